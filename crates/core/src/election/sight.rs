@@ -218,7 +218,9 @@ impl Sight {
             self.free(now, Claim::Released);
         } else {
             match last_promise {
-                None => self.free(now, Claim::FirstSight),
+                // No record before this one, and no trace of a holder in it: a first start.
+                None if record.signature.is_none() => self.free(now, Claim::FirstSight),
+                None => self.wait(now + promise, Claim::WaitedOut),
                 Some(last) if source.may_have_missed_something() => {
                     self.wait(now + last.max(promise), Claim::WaitedOut);
                 }

@@ -1,0 +1,123 @@
+//! The store: one record, real compare-and-swap, versions that grow also when other objects change.
+
+use soloist_core::election::{Answer, Base};
+use soloist_core::ids::{Identity, Version};
+use soloist_core::record::{Record, Snapshot};
+
+use crate::clock::Nanos;
+use crate::dice::Dice;
+
+#[derive(Default)]
+pub(crate) struct Store {
+    revision: u64,
+    current: Option<Change>,
+    history: Vec<Change>,
+    pub(crate) down_until: Nanos,
+}
+
+/// One state that the record has been in.
+#[derive(Clone)]
+pub(crate) struct Change {
+    pub(crate) version: Version,
+    pub(crate) record: Option<Record>,
+    /// The writer's wall clock, as the record's renew time says. For the mutant that believes it.
+    pub(crate) renewed_at: i64,
+}
+
+impl Change {
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.version, self.record.clone())
+    }
+}
+
+impl Store {
+    pub(crate) fn record(&self) -> Option<&Record> {
+        self.current.as_ref()?.record.as_ref()
+    }
+
+    /// The version of the last change.
+    pub(crate) fn newest(&self) -> Version {
+        Version::new(self.revision)
+    }
+
+    /// What a read sees now.
+    pub(crate) fn read(&self) -> Change {
+        match &self.current {
+            Some(change) if change.record.is_some() => change.clone(),
+            Some(_) | None => Change {
+                version: Version::new(self.revision),
+                record: None,
+                renewed_at: 0,
+            },
+        }
+    }
+
+    pub(crate) fn changes_after(&self, version: Version) -> impl Iterator<Item = &Change> {
+        let first = self.history.partition_point(|c| c.version <= version);
+        self.history[first..].iter()
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        dice: &mut Dice,
+        base: Base,
+        record: Record,
+        renewed_at: i64,
+    ) -> Answer {
+        let fits = match (base, &self.current) {
+            (Base::Absent, current) => current.as_ref().is_none_or(|c| c.record.is_none()),
+            (Base::Version(version), Some(current)) => {
+                current.record.is_some() && current.version == version
+            }
+            (Base::Version(_), None) => false,
+            #[cfg(feature = "mutants")]
+            (Base::Anything, _) => true,
+        };
+        if !fits {
+            return Answer::LostRace;
+        }
+        Answer::Written(self.change(dice, Some(record), renewed_at))
+    }
+
+    fn change(&mut self, dice: &mut Dice, record: Option<Record>, renewed_at: i64) -> Version {
+        self.revision += dice.between(1, 3);
+        let version = Version::new(self.revision);
+        let change = Change {
+            version,
+            record,
+            renewed_at,
+        };
+        self.history.push(change.clone());
+        self.current = Some(change);
+        version
+    }
+
+    /// An operator deletes the record.
+    pub(crate) fn delete(&mut self, dice: &mut Dice) -> bool {
+        let there = self.record().is_some();
+        if there {
+            self.change(dice, None, 0);
+        }
+        there
+    }
+
+    /// An operator edits the record, and leaves everything else in it as it is.
+    pub(crate) fn edit(&mut self, dice: &mut Dice, edit: impl FnOnce(&mut Record)) -> bool {
+        let Some(Change {
+            record: Some(record),
+            renewed_at,
+            ..
+        }) = self.current.clone()
+        else {
+            return false;
+        };
+        let mut record = record;
+        edit(&mut record);
+        self.change(dice, Some(record), renewed_at);
+        true
+    }
+}
+
+pub(crate) fn stranger() -> Identity {
+    Identity::found("somebody-else").expect("not empty")
+}
