@@ -183,21 +183,34 @@ impl World {
             false => (other, one),
         };
         let (old, new) = (&self.trees[older], &self.trees[newer]);
-        let older_token_is_lower = old.token < new.token;
-        let by_operator = self.checks.was_claimed_by_stranger(old.instance, old.term);
-        let excused = older_token_is_lower
-            && ((self.overdue(older, 0) && self.beyond_reach(older)) || by_operator);
-        if !excused {
+        let due = self.overdue(older, 0) || self.watchers_are_dead(older);
+        let beyond = if old.token == new.token {
+            None
+        } else if due && !old.watched {
+            Some(Counter::BeyondBothStopped)
+        } else if due && self.beyond_reach(older) {
+            Some(Counter::BeyondThaw)
+        } else if self.checks.was_claimed_by_stranger(old.instance, old.term) {
+            Some(Counter::BeyondDeletion)
+        } else {
+            None
+        };
+        let Some(counter) = beyond else {
             return Err(Violation::Overlap {
                 older: old.token,
                 newer: new.token,
             });
-        }
+        };
         if !self.checks.excused.contains(&(older, newer)) {
             self.checks.excused.push((older, newer));
-            self.summary.count(Counter::ExcusedOverlaps);
+            self.summary.count(counter);
         }
         Ok(())
+    }
+
+    fn watchers_are_dead(&self, tree: TreeId) -> bool {
+        let tree = &self.trees[tree];
+        !tree.guard.alive && self.soloist(tree.host, tree.soloist).is_none()
     }
 
     fn overdue(&self, tree: TreeId, by: Nanos) -> bool {

@@ -104,7 +104,7 @@ impl World {
                 return Ok(self.freeze_guard(host, until) && self.freeze_soloist(host, until));
             }
             Fault::FreezeHost => {
-                if self.hosts[host].frozen() {
+                if self.hosts[host].frozen() || self.plan.one_machine {
                     return Ok(false);
                 }
                 self.hosts[host].frozen_since = Some(self.now);
@@ -162,6 +162,7 @@ impl World {
                 self.tell_guard(tree, after, ToGuard::Input(input));
             }
         }
+        self.show_dead_holder(soloist.instance);
         let back = self.now + self.dice.between(50 * MILLI, 6 * SECOND);
         // Same name, but another Pod: a StatefulSet's.
         if !new_identity && self.dice.percent(30) {
@@ -263,7 +264,7 @@ impl World {
             Fault::SlowDrain => behaviour.drains_for = self.dice.between(SECOND, 40 * SECOND),
             Fault::IgnoresStop => behaviour.ignores_stop = true,
             Fault::CrashesAtOnce => {
-                behaviour.crashes_after = Some(self.dice.between(1, 40 * MILLI))
+                behaviour.crashes_after = Some(self.dice.between(1, 40 * MILLI));
             }
             Fault::CrashesLater => {
                 behaviour.crashes_after = Some(self.dice.between(SECOND, 8 * SECOND));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use soloist_core::election::{self, Election};
-use soloist_core::ids::{Identity, InstanceId, PodUid, Term};
+use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term};
 use soloist_core::mutant::Defect;
 use soloist_core::replica::{Action, Replica};
 
@@ -54,7 +54,9 @@ pub(crate) struct Soloist {
     pub(crate) wake: u32,
     pub(crate) watch: Option<Watch>,
     pub(crate) watch_epoch: u32,
-    /// When a planned stop began.
+    /// The request that it waits for.
+    pub(crate) request: Option<OpId>,
+    /// When its child was asked to stop.
     pub(crate) draining_since: Option<Nanos>,
     /// Whose terms it has seen in the record.
     pub(crate) seen: Vec<(InstanceId, Term)>,
@@ -71,7 +73,8 @@ impl Host {
     pub(crate) fn draw(dice: &mut Dice, id: HostId, plan: &Plan) -> Self {
         // Two hosts differ by at most the stated tolerance.
         let tolerance = soloist_core::timings::Timings::RATE_TOLERANCE;
-        let rate = 1.0 + tolerance * (dice.between(0, 1000) as f64 / 1000.0 - 0.5);
+        let drift = tolerance * (dice.between(0, 1000) as f64 / 1000.0 - 0.5);
+        let rate = 1.0 + if plan.one_machine { 0.0 } else { drift };
         let name = format!("host-{id}");
         let identity = match plan.shared_identity {
             true => "shared".to_owned(),
@@ -80,7 +83,7 @@ impl Host {
         Self {
             clock: Clock::new(dice.between(1, 1000) * SECOND, rate),
             wall_skew: dice.between(0, 10 * SECOND) as i64 - 5 * SECOND as i64,
-            container: dice.percent(50),
+            container: dice.percent(50) && !plan.one_machine,
             pod: id as u32,
             identity: Identity::try_new(&identity).expect("a plain word"),
             name,
@@ -126,6 +129,7 @@ impl Host {
             wake: 0,
             watch: None,
             watch_epoch: 0,
+            request: None,
             draining_since: None,
             seen: Vec::new(),
             exited: false,

@@ -1,7 +1,7 @@
 //! Between a replica and the store: delays, losses, late arrivals, watches that lag or die.
 
 use soloist_core::election::Answer;
-use soloist_core::ids::Version;
+use soloist_core::ids::{InstanceId, Version};
 use soloist_core::record::Snapshot;
 
 use crate::clock::{MILLI, Nanos, SECOND, nanos};
@@ -229,6 +229,29 @@ impl World {
         }
     }
 
+    /// On one machine, everyone who watches sees that the holder's processes are gone.
+    pub(crate) fn show_dead_holder(&mut self, instance: InstanceId) {
+        if self.plan.one_machine && self.holder_gone(instance) {
+            let change = self.store.read();
+            for host in 0..self.hosts.len() {
+                self.deliver(host, &change);
+            }
+        }
+    }
+
+    /// No soloist and no guard of this instance lives.
+    fn holder_gone(&self, instance: InstanceId) -> bool {
+        let soloist = self
+            .hosts
+            .iter()
+            .any(|h| h.soloist.as_ref().is_some_and(|s| s.instance == instance));
+        let guard = self
+            .living
+            .iter()
+            .any(|t| self.trees[*t].instance == instance && self.trees[*t].guard.alive);
+        !soloist && !guard
+    }
+
     fn watch_mut(&mut self, host: HostId) -> Option<&mut Watch> {
         self.hosts[host].soloist.as_mut()?.watch.as_mut()
     }
@@ -239,15 +262,16 @@ impl World {
         }
     }
 
-    #[cfg_attr(not(feature = "mutants"), allow(clippy::unused_self, unused_variables))]
+    #[cfg_attr(not(feature = "mutants"), allow(unused_variables))]
     fn as_seen_by(&self, host: HostId, change: &Change) -> Snapshot {
-        let snapshot = change.snapshot();
+        let mut snapshot = change.snapshot();
+        let signed = change.record.as_ref().and_then(|r| r.signed());
+        snapshot.holder_gone =
+            self.plan.one_machine && signed.is_some_and(|s| self.holder_gone(s.instance));
         #[cfg(feature = "mutants")]
-        let snapshot = {
-            let mut snapshot = snapshot;
+        {
             snapshot.stamped_end = self.stamped_end(host, change);
-            snapshot
-        };
+        }
         snapshot
     }
 

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
@@ -155,7 +155,7 @@ fn play(seeds: &[u64], options: Options, threads: Option<usize>) -> (Summary, Ve
                         summary.merge(&played.summary);
                         failures.extend(played.failure);
                     }
-                    let mut results = results.lock().unwrap_or_else(|e| e.into_inner());
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
                     results.0.merge(&summary);
                     results.1.extend(failures);
                 })
@@ -170,7 +170,7 @@ fn play(seeds: &[u64], options: Options, threads: Option<usize>) -> (Summary, Ve
         finished.store(true, Ordering::Relaxed);
         bar.thread().unpark();
     });
-    let (summary, mut failures) = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let (summary, mut failures) = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     failures.sort_by_key(|f| f.seed);
     (summary, failures)
 }

@@ -19,6 +19,8 @@ pub(crate) struct Plan {
     pub(crate) replicas: usize,
     pub(crate) timings: Vec<Timings>,
     pub(crate) shared_identity: bool,
+    /// All replicas are processes of one machine, and the store sees which of them live.
+    pub(crate) one_machine: bool,
     /// When the faults are over.
     pub(crate) calm_at: Nanos,
     pub(crate) faults: Vec<(Nanos, Fault)>,
@@ -50,6 +52,7 @@ impl Plan {
             replicas,
             timings,
             shared_identity: dice.percent(10),
+            one_machine: dice.percent(15),
             calm_at,
             faults,
             policy: draw_policy(dice, usual, defect),

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use soloist_core::defect;
-use soloist_core::election::{Claim, Elected, Output, Purpose};
+use soloist_core::election::{Answer, Claim, Elected, Output, Purpose};
 use soloist_core::guard;
 use soloist_core::record::Snapshot;
 use soloist_core::replica::{Action, Event, StateName};
@@ -17,7 +17,7 @@ use crate::tree::Tree;
 use crate::world::World;
 
 impl World {
-    pub(crate) fn to_soloist(
+    pub(crate) fn reach_soloist(
         &mut self,
         host: HostId,
         id: SoloistId,
@@ -40,7 +40,9 @@ impl World {
                 self.check_progress(&soloist, now)?;
             }
             ToSoloist::Answer { op, answer } => {
-                if let soloist_core::election::Answer::Read(snapshot) = &answer {
+                if soloist.request.take_if(|r| *r == op).is_some()
+                    && let Answer::Read(snapshot) = &answer
+                {
                     note_term(&mut soloist, snapshot);
                 }
                 soloist.election.handle_answer(now, op, answer);
@@ -101,6 +103,7 @@ impl World {
         }
         self.check_state(&soloist)?;
         if soloist.exited {
+            self.show_dead_holder(soloist.instance);
             let at = self.now + self.dice.between(100 * MILLI, 5 * SECOND);
             self.queue.push(
                 at,
@@ -152,6 +155,7 @@ impl World {
         let now = self.hosts[host].clock.read(self.now);
         let event = match output {
             Output::Read { op } => {
+                soloist.request = Some(op);
                 self.send(host, soloist.id, Request::Read { op });
                 return Ok(vec![]);
             }
@@ -161,6 +165,7 @@ impl World {
                 record,
                 purpose,
             } => {
+                soloist.request = Some(op);
                 if purpose == Purpose::Release {
                     self.check_release(soloist)?;
                     self.summary.count(Counter::Releases);
@@ -176,7 +181,11 @@ impl World {
                 self.send(host, soloist.id, Request::Watch { epoch, after });
                 return Ok(vec![]);
             }
-            Output::Abandon { .. } | Output::Holder(_) => return Ok(vec![]),
+            Output::Abandon { .. } => {
+                soloist.request = None;
+                return Ok(vec![]);
+            }
+            Output::Holder(_) => return Ok(vec![]),
             Output::Elected(elected) => {
                 self.elected(host, soloist, &elected)?;
                 Event::Elected(elected)
@@ -207,7 +216,7 @@ impl World {
             Claim::WaitedOut => self.summary.count(Counter::ClaimWaitedOut),
             Claim::Own => self.summary.count(Counter::ClaimOwn),
             Claim::FormerSelf => self.summary.count(Counter::ClaimFormerSelf),
-            Claim::HolderGone => {}
+            Claim::HolderGone => self.summary.count(Counter::ClaimHolderGone),
         }
         self.log(host, || {
             let Elected {
@@ -227,10 +236,7 @@ impl World {
         let now = self.hosts[host].clock.read(self.now);
         match action {
             Action::Stand => soloist.election.stand(now),
-            Action::Resign => {
-                soloist.draining_since.get_or_insert(self.now);
-                soloist.election.resign(now);
-            }
+            Action::Resign => soloist.election.resign(now),
             Action::Leave => soloist.election.leave(now),
             Action::Spawn {
                 term,
@@ -263,6 +269,7 @@ impl World {
             }
             Action::StopChild => {
                 if let Some(tree) = soloist.tree {
+                    soloist.draining_since = Some(self.now);
                     self.log(host, || format!("asks tree {tree} to stop"));
                     let at = self.now + self.dice.latency(2 * MILLI);
                     self.queue.push(

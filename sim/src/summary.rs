@@ -42,6 +42,8 @@ counters! {
     ClaimOwn = "terms on a lease that was still one's own",
     /// The former container's lease.
     ClaimFormerSelf = "terms taken back from the same Pod's former container",
+    /// The holder's processes were gone.
+    ClaimHolderGone = "terms after a holder whose processes were gone (one machine)",
     /// Children started.
     Children = "children started",
     /// Children that became ready.
@@ -56,8 +58,12 @@ counters! {
     Releases = "releases",
     /// Leases lost.
     Losses = "leases lost",
-    /// Two trees at once where no rule can help, and the token is what protects.
-    ExcusedOverlaps = "overlaps beyond the promise (both watchers stopped, host thawed, record deleted before a stranger): the token's to catch",
+    /// Two trees at once where no rule can help.
+    BeyondBothStopped = "overlaps for the token to catch: soloist and guard stopped or dead while the child ran",
+    /// Two trees at once where no rule can help.
+    BeyondThaw = "overlaps for the token to catch: within one wake-up after a thaw",
+    /// Two trees at once where no rule can help.
+    BeyondDeletion = "overlaps for the token to catch: lease deleted, then led by one who never saw it",
     /// A request that never arrived.
     RequestLost = "fault: request lost",
     /// A write that landed and whose answer did not come.
@@ -68,6 +74,8 @@ counters! {
     ClockDrift = "fault: clock with a rate of its own",
     /// All replicas have one name.
     SharedIdentity = "fault: replicas that share one identity",
+    /// All replicas on one machine.
+    OneMachine = "schedules on one machine, where dead processes show",
     /// Replicas with different timings.
     MixedTimings = "fault: replicas with different timings",
     /// Slow network.

@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    pub(crate) fn to_guard(&mut self, tree: TreeId, what: ToGuard) {
+    pub(crate) fn reach_guard(&mut self, tree: TreeId, what: ToGuard) {
         if !self.trees[tree].guard.alive {
             return;
         }
@@ -210,6 +210,7 @@ impl World {
             }
             guard::Action::Exit => {
                 self.trees[tree].guard.alive = false;
+                self.show_dead_holder(self.trees[tree].instance);
                 if !self.trees[tree].born {
                     self.over(tree);
                     self.report(tree, Event::TreeEmpty);
@@ -375,6 +376,7 @@ impl World {
         let at = self.now + self.dice.latency(2 * MILLI);
         let what = InTree::ParentDeath;
         self.queue.push(at, Happening::InTree { tree, what });
+        self.show_dead_holder(self.trees[tree].instance);
         self.report(tree, Event::GuardLost);
     }
 }

@@ -64,8 +64,12 @@ impl World {
     }
 
     fn set_up(&mut self) {
-        let drifting = self.hosts.len() as u64;
-        self.summary.add(Counter::ClockDrift, drifting);
+        if self.plan.one_machine {
+            self.summary.count(Counter::OneMachine);
+        } else {
+            let drifting = self.hosts.len() as u64;
+            self.summary.add(Counter::ClockDrift, drifting);
+        }
         if self.plan.shared_identity {
             self.summary.count(Counter::SharedIdentity);
         }
@@ -113,8 +117,8 @@ impl World {
                 host,
                 soloist,
                 what,
-            } => self.to_soloist(host, soloist, what)?,
-            Happening::ToGuard { tree, what } => self.to_guard(tree, what),
+            } => self.reach_soloist(host, soloist, what)?,
+            Happening::ToGuard { tree, what } => self.reach_guard(tree, what),
             Happening::InTree { tree, what } => self.in_tree(tree, what),
             Happening::AtStore {
                 host,

@@ -1,5 +1,7 @@
 //! Each safety rule broken on purpose is found. (That nothing is found unbroken: `schedules.rs`.)
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

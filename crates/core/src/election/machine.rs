@@ -394,8 +394,17 @@ impl Election {
         };
         self.next_try = now;
         let term = Term::new(write.record.transitions);
-        self.know_own_write(now, version, write.record);
+        // The watch may have been faster than the answer, and know more.
+        let overtaken = self.sight.version() > Some(version);
+        let (clear_at, _) = self.sight.clear();
+        if !overtaken {
+            self.know_own_write(now, version, write.record);
+        }
         match write.purpose {
+            Purpose::Acquire if overtaken => {}
+            // While the write was under way we saw that another one had held the lease meanwhile: created
+            // and deleted again, so that our own creation went through. Its promise is kept first.
+            Purpose::Acquire if now < clear_at => self.sight.not_before(clear_at),
             Purpose::Acquire => self.begin_term(now, sent, term, version, write.claim),
             Purpose::Renew => self.confirm(sent),
             Purpose::Release => self.end_leaving(),

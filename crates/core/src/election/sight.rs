@@ -98,6 +98,11 @@ impl Sight {
         });
     }
 
+    /// A promise that must be kept although the record is ours now.
+    pub(super) fn not_before(&mut self, clear_at: Moment) {
+        self.wait(clear_at, Claim::WaitedOut);
+    }
+
     /// Takes in a snapshot; `false` if it is no news.
     pub(super) fn observe(
         &mut self,
