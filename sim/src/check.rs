@@ -114,7 +114,7 @@ pub(crate) struct Checks {
     settled: Option<Token>,
 }
 
-/// A term whose record an operator deleted.
+/// A term whose record an operator deleted, or changed so that no trace of the holder is left.
 struct Vacated {
     instance: InstanceId,
     term: Term,
@@ -273,8 +273,8 @@ impl World {
         let ours = snapshot.record.as_ref().is_some_and(|r| {
             r.holder.is_some() && r.signed().is_some_and(|s| s.instance == soloist.instance)
         });
-        let newer = snapshot.version.get() > self.trees[tree].token.get();
-        (newer && !ours).then_some(tree)
+        let news = snapshot.version.get() > soloist.newest;
+        (news && !ours).then_some(tree)
     }
 
     pub(crate) fn check_gave_up(&self, tree: Option<TreeId>) -> Result<(), Violation> {

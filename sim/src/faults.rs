@@ -1,6 +1,7 @@
 //! The faults: what is done to the world, and to whom.
 
 use soloist_core::guard;
+use soloist_core::record::Record;
 use soloist_core::replica::Event;
 
 use crate::check::Violation;
@@ -36,6 +37,7 @@ faults! {
     CrashSameIdentity, CrashNewIdentity, StopSignal, TwoStopSignals, HandOver,
     FreezeSoloist, FreezeGuard, FreezeHost, FreezeSoloistAndGuard, KillGuard,
     LeaseDeleted, LeaseEmptied, LeaseTouched, DurationEdited, HolderEdited,
+    SignatureStripped, FormerRecordRestored, ReleaseForged,
     SlowDrain, IgnoresStop, CrashesAtOnce, CrashesLater, NeverReady, Sick, Descendants, CannotSpawn,
 }
 
@@ -115,7 +117,10 @@ impl World {
             | Fault::LeaseEmptied
             | Fault::LeaseTouched
             | Fault::DurationEdited
-            | Fault::HolderEdited => return Ok(self.operate(fault)),
+            | Fault::HolderEdited
+            | Fault::SignatureStripped
+            | Fault::FormerRecordRestored
+            | Fault::ReleaseForged => return Ok(self.operate(fault)),
             Fault::SlowDrain
             | Fault::IgnoresStop
             | Fault::CrashesAtOnce
@@ -243,12 +248,25 @@ impl World {
                     r.duration_seconds = seconds.or(r.duration_seconds);
                 })
             }
+            Fault::SignatureStripped => self.store.edit(dice, |r| r.signature = None),
+            Fault::FormerRecordRestored => self.store.restore(dice),
+            Fault::ReleaseForged => self.store.edit(dice, |r| {
+                r.holder = None;
+                r.duration_seconds = Some(Record::RELEASED_SECONDS);
+                r.signature = None;
+            }),
             _ => self.store.edit(dice, |_| {}),
         };
         if done {
-            if fault == Fault::LeaseDeleted
-                && let Some(signature) = before.and_then(|r| r.signature)
-            {
+            // What a replica cannot know that has never seen the holder's own record.
+            let no_trace = matches!(
+                fault,
+                Fault::LeaseDeleted
+                    | Fault::SignatureStripped
+                    | Fault::FormerRecordRestored
+                    | Fault::ReleaseForged
+            );
+            if no_trace && let Some(signature) = before.and_then(|r| r.signature) {
                 self.checks.vacate(signature.instance, signature.term);
             }
             let version = self.store.newest();

@@ -58,6 +58,8 @@ pub(crate) struct Soloist {
     pub(crate) request: Option<OpId>,
     /// When its child was asked to stop.
     pub(crate) draining_since: Option<Nanos>,
+    /// The newest version that it knows of.
+    pub(crate) newest: u64,
     /// Whose terms it has seen in the record.
     pub(crate) seen: Vec<(InstanceId, Term)>,
     pub(crate) exited: bool,
@@ -131,6 +133,7 @@ impl Host {
             watch_epoch: 0,
             request: None,
             draining_since: None,
+            newest: 0,
             seen: Vec::new(),
             exited: false,
         };

@@ -40,17 +40,19 @@ impl World {
                 self.check_progress(&soloist, now)?;
             }
             ToSoloist::Answer { op, answer } => {
-                if soloist.request.take_if(|r| *r == op).is_some()
-                    && let Answer::Read(snapshot) = &answer
-                {
-                    note_term(&mut soloist, snapshot);
+                if soloist.request.take_if(|r| *r == op).is_some() {
+                    match &answer {
+                        Answer::Read(snapshot) => note_term(&mut soloist, snapshot),
+                        Answer::Written(version) => soloist.newest = version.get(),
+                        _ => {}
+                    }
                 }
                 soloist.election.handle_answer(now, op, answer);
             }
             ToSoloist::Watch { epoch, snapshot } => {
                 if epoch == soloist.watch_epoch {
-                    note_term(&mut soloist, &snapshot);
                     shown_its_loss = self.shows_loss(&soloist, &snapshot);
+                    note_term(&mut soloist, &snapshot);
                     soloist.election.handle_watch(now, snapshot);
                 }
             }
@@ -334,6 +336,7 @@ impl World {
 }
 
 fn note_term(soloist: &mut Soloist, snapshot: &Snapshot) {
+    soloist.newest = soloist.newest.max(snapshot.version.get());
     if let Some(signature) = snapshot.record.as_ref().and_then(|r| r.signed()) {
         let term = (signature.instance, signature.term);
         if soloist.seen.last() != Some(&term) && !soloist.seen.contains(&term) {

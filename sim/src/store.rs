@@ -101,6 +101,22 @@ impl Store {
         there
     }
 
+    /// An operator writes back a record of former times.
+    pub(crate) fn restore(&mut self, dice: &mut Dice) -> bool {
+        if self.record().is_none() {
+            return false;
+        }
+        let former = dice.index(self.history.len());
+        let Change {
+            record, renewed_at, ..
+        } = self.history[former].clone();
+        let there = record.is_some();
+        if there {
+            self.change(dice, record, renewed_at);
+        }
+        there
+    }
+
     /// An operator edits the record, and leaves everything else in it as it is.
     pub(crate) fn edit(&mut self, dice: &mut Dice, edit: impl FnOnce(&mut Record)) -> bool {
         let Some(Change {

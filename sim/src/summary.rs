@@ -126,6 +126,12 @@ counters! {
     DurationEdited = "fault: duration edited by an operator",
     /// kubectl edit lease.
     HolderEdited = "fault: holder edited by an operator",
+    /// kubectl annotate lease.
+    SignatureStripped = "fault: signature stripped by an operator",
+    /// kubectl apply of a saved manifest.
+    FormerRecordRestored = "fault: record of former times written back by an operator",
+    /// kubectl edit lease.
+    ReleaseForged = "fault: client-go's release forged by an operator",
     /// Drains for long.
     SlowDrain = "fault: child drains slowly",
     /// Does not care.

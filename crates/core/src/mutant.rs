@@ -13,8 +13,8 @@ pub enum Mutant {
     ClockStopsInSuspend,
     /// Rule 3: validity counts from the answer instead of from the send.
     CountFromAnswer,
-    /// Rule 4: a candidate counts from the moment at which it asked, not from when it saw.
-    CountFromRequest,
+    /// Rule 4: a candidate counts a version from when it saw the one before.
+    CountFromVersionBefore,
     /// Rule 4: a candidate counts its own duration instead of the record's.
     IgnoreRecordDuration,
     /// Rule 4: takeover without the version check.
@@ -52,7 +52,7 @@ impl Mutant {
         Self::TrustTimestamps,
         Self::ClockStopsInSuspend,
         Self::CountFromAnswer,
-        Self::CountFromRequest,
+        Self::CountFromVersionBefore,
         Self::IgnoreRecordDuration,
         Self::TakeOverBlindly,
         Self::UnknownIsSuccess,

@@ -118,8 +118,9 @@ impl Record {
             && self.duration_seconds == Some(Self::RELEASED_SECONDS)
     }
 
-    /// How long a candidate must wait from when it saw this record: the record's own duration or, where
-    /// it was signed, the one that its holder counts with if that is longer.
+    /// How long a candidate must wait from when it saw this record: the record's own duration or, if a
+    /// soloist signed this term, the one that it counts with if that is longer. An edit of the holder or
+    /// of the duration does not shorten what the holder was promised.
     ///
     /// A missing, zero or negative duration is counted as `fallback`, and nothing as more than
     /// [`LeaseDuration::LONGEST`].
@@ -132,6 +133,7 @@ impl Record {
         let signed = self
             .signature
             .as_ref()
+            .filter(|s| s.term.get() == self.transitions)
             .map_or(Duration::ZERO, |s| s.duration.get());
         written.max(signed).min(LeaseDuration::LONGEST.get())
     }

@@ -27,6 +27,8 @@ pub struct Election {
     /// Writes of which we do not know whether they landed, oldest first, with when they were sent.
     unresolved: Vec<(OpId, Moment)>,
     read_first: Option<ReadFirst>,
+    /// The last write lost a race.
+    raced: bool,
     next_try: Moment,
     watch: Watch,
     outputs: VecDeque<Output>,
@@ -117,6 +119,7 @@ impl Election {
             next_op: 0,
             unresolved: Vec::new(),
             read_first: None,
+            raced: false,
             next_try: start,
             watch: Watch::Off { again_at: start },
             outputs: VecDeque::new(),
@@ -127,6 +130,9 @@ impl Election {
     /// every [`Output::Lost`], when our tree is empty; a release under way comes first.
     pub fn stand(&mut self, now: Moment) {
         self.standing = true;
+        if self.tenure.as_ref().is_some_and(|t| t.ending) {
+            self.begin_leaving(now);
+        }
         self.advance(now);
     }
 
@@ -145,9 +151,21 @@ impl Election {
     /// says [`Output::Left`]. Goes on watching. To be called only when our tree is empty.
     pub fn leave(&mut self, now: Moment) {
         self.standing = false;
-        self.leave_by = Some(now + 2 * self.config.timings.attempt_limit());
-        self.next_try = self.next_try.min(now);
+        self.begin_leaving(now);
+        let writing = self
+            .request
+            .as_ref()
+            .is_some_and(|r| matches!(r.kind, RequestKind::Write(_)));
+        if !writing && self.nothing_to_release() {
+            self.end_leaving();
+        }
         self.advance(now);
+    }
+
+    fn begin_leaving(&mut self, now: Moment) {
+        let by = now + 2 * self.config.timings.attempt_limit();
+        self.leave_by.get_or_insert(by);
+        self.next_try = self.next_try.min(now);
     }
 }
 
@@ -181,7 +199,11 @@ impl Election {
             (RequestKind::Write(_), Answer::LostRace) => {
                 self.forget(op);
                 self.read_first = Some(ReadFirst::Raced);
-                self.next_try = now;
+                match mem::replace(&mut self.raced, true) {
+                    false => self.next_try = now,
+                    // Twice in a row is no race but a store that contradicts itself.
+                    true => self.pause(request.sent),
+                }
                 // It would have told us in time, had it been well.
                 self.watch = Watch::Off { again_at: now };
             }
@@ -381,9 +403,10 @@ impl Election {
     }
 
     fn end_leaving(&mut self) {
-        self.leave_by = None;
         self.tenure = None;
-        self.outputs.push_back(Output::Left);
+        if self.leave_by.take().is_some() {
+            self.outputs.push_back(Output::Left);
+        }
     }
 
     fn written(&mut self, now: Moment, sent: Moment, write: Write, version: Version) {
@@ -393,6 +416,7 @@ impl Election {
             sent
         };
         self.next_try = now;
+        self.raced = false;
         let term = Term::new(write.record.transitions);
         // The watch may have been faster than the answer, and know more.
         let overtaken = self.sight.version() > Some(version);
@@ -533,10 +557,10 @@ impl Election {
         if signature.instance != self.config.instance {
             return;
         }
-        let (write, term) = (signature.write, signature.term);
+        let (write, term, released) = (signature.write, signature.term, signature.released);
         let landed = self.unresolved.iter().find(|(op, _)| *op == write).copied();
         self.resolve(write);
-        let same_term = self.tenure.as_ref().is_some_and(|t| t.term == term);
+        let same_term = !released && self.tenure.as_ref().is_some_and(|t| t.term == term);
         if let Some((_, sent)) = landed
             && same_term
         {
@@ -561,13 +585,16 @@ impl Election {
         }
         let loss = match self.sight.record() {
             None => Loss::Deleted,
-            Some(record) => match &record.holder {
-                Some(_) if self.wrote(record) && record.transitions == tenure.term.get() => return,
-                Some(holder) => Loss::Taken(holder.clone()),
-                // Our own release, whose answer was lost: no loss.
-                None if self.wrote(record) && record.released_by_its_holder() => return,
-                None => Loss::Emptied,
-            },
+            Some(record) => {
+                let this_term = self.wrote(record) && record.transitions == tenure.term.get();
+                match &record.holder {
+                    Some(_) if this_term => return,
+                    Some(holder) => Loss::Taken(holder.clone()),
+                    // Our own release, whose answer was lost: no loss.
+                    None if this_term && record.released_by_its_holder() => return,
+                    None => Loss::Emptied,
+                }
+            }
         };
         self.tenure = None;
         self.lose(loss);

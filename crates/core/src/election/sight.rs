@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::{Claim, Config};
 use crate::defect;
-use crate::ids::{Identity, Version};
+use crate::ids::{Identity, InstanceId, Version};
 use crate::record::{Record, Snapshot};
 use crate::spread::Spread;
 use crate::time::Moment;
@@ -22,12 +22,6 @@ pub(super) enum Source {
     },
 }
 
-impl Source {
-    const fn may_have_missed_something(self) -> bool {
-        matches!(self, Self::Read { .. })
-    }
-}
-
 #[derive(Clone, Debug)]
 pub(super) struct Sight {
     known: Option<Known>,
@@ -36,12 +30,43 @@ pub(super) struct Sight {
     /// The duration of the last record that we saw, kept for when the record vanishes.
     promise: Option<Duration>,
     transitions: Option<u64>,
+    last: Option<Last>,
+    doubt: Option<Doubt>,
 }
 
 #[derive(Clone, Debug)]
 struct Known {
     snapshot: Snapshot,
     since: Moment,
+}
+
+/// The last record that we saw, unless it is known to have been deleted.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    transitions: u64,
+    /// A soloist held it, as far as can be told. An edit that takes the signature away does not change
+    /// that; only a takeover does, and every elector's takeover counts up the transitions.
+    by_soloist: bool,
+    instance: Option<InstanceId>,
+}
+
+/// A holder whose record was deleted or changed by another hand: until then it may still believe in it.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    until: Moment,
+    instance: Option<InstanceId>,
+}
+
+/// What a snapshot says to a candidate.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    /// The last promise has ended, and everything shows that its holder knows it.
+    Free(Claim),
+    /// Somebody holds it, and came by it as it should be.
+    Held(Duration),
+    /// Another hand than the holder's has been at it. Whatever it says, the last promise that we saw is
+    /// kept; and what it promises itself, if it does.
+    Doubtful(Option<Duration>),
 }
 
 impl Sight {
@@ -52,6 +77,8 @@ impl Sight {
             claim: Claim::FirstSight,
             promise: None,
             transitions: None,
+            last: None,
+            doubt: None,
         }
     }
 
@@ -84,13 +111,12 @@ impl Sight {
 
     /// Our own write landed as `version`.
     pub(super) fn wrote(&mut self, now: Moment, config: &Config, version: Version, record: Record) {
-        self.transitions = Some(record.transitions);
+        self.note(&record);
         self.promise = Some(config.timings.lease().get());
         self.clear_at = now;
-        self.claim = if record.holder.is_none() {
-            Claim::Released
-        } else {
-            Claim::Own
+        self.claim = match record.holder {
+            Some(_) => Claim::Own,
+            None => Claim::Released,
         };
         self.known = Some(Known {
             snapshot: Snapshot::new(version, Some(record)),
@@ -100,7 +126,7 @@ impl Sight {
 
     /// A promise that must be kept although the record is ours now.
     pub(super) fn not_before(&mut self, clear_at: Moment) {
-        self.wait(clear_at, Claim::WaitedOut);
+        self.set(clear_at, Claim::WaitedOut);
     }
 
     /// Takes in a snapshot; `false` if it is no news.
@@ -115,21 +141,28 @@ impl Sight {
         if !self.is_news(&snapshot, source) {
             return false;
         }
-        let count_from = match source {
-            Source::Read { sent, .. } if defect!(config.defect, CountFromRequest) => sent,
-            Source::Read { .. } | Source::Watch => now,
+        let count_from = match &self.known {
+            Some(known) if defect!(config.defect, CountFromVersionBefore) => known.since,
+            Some(_) | None => now,
         };
+        match self.read(count_from, config, &snapshot) {
+            Says::Free(claim) => {
+                self.set(count_from, claim);
+                self.promise.get_or_insert(config.timings.lease().get());
+            }
+            Says::Held(promise) => {
+                self.settle_doubt(&snapshot);
+                let spread = spread.up_to(config.timings.spread());
+                self.set(count_from + promise + spread, Claim::Expired);
+                self.promise = Some(promise);
+            }
+            Says::Doubtful(promise) => {
+                self.doubt(count_from, config, &snapshot, promise, source);
+            }
+        }
         match &snapshot.record {
-            None => self.observe_absence(count_from, source),
-            Some(record) if snapshot.holder_gone && record.holder.is_some() => {
-                self.free(count_from, Claim::HolderGone);
-                self.promise = Some(record.promise(config.timings.lease()));
-                self.transitions = Some(record.transitions);
-            }
-            Some(record) => {
-                self.observe_record(count_from, config, spread, record, source);
-                self.transitions = Some(record.transitions);
-            }
+            Some(record) => self.note(record),
+            None => self.last = None,
         }
         if defect!(config.defect, TrustTimestamps)
             && let Some(end) = snapshot.timestamps_say()
@@ -162,101 +195,151 @@ impl Sight {
             Source::Watch => false,
             // Older than what we know: either the watch overtook this read, or the store was set back
             // to an older state (restored from a backup) and what we knew is no longer there.
-            Source::Read { sent, .. } => {
-                snapshot.version < known.snapshot.version && known.since <= sent
-            }
+            Source::Read { sent, .. } => known.since <= sent,
         }
     }
 
-    fn observe_absence(&mut self, now: Moment, source: Source) {
-        match self.promise {
-            None => self.free(now, Claim::FirstSight),
-            Some(promise) if source.may_have_missed_something() => {
-                self.wait(now + promise, Claim::WaitedOut);
-            }
-            // The last record that we saw was the last there was, so its promise is all there is to keep.
-            Some(_) => self.wait(self.clear_at, Claim::WaitedOut),
-        }
-    }
-
-    fn observe_record(
-        &mut self,
-        now: Moment,
-        config: &Config,
-        spread: &mut Spread,
-        record: &Record,
-        source: Source,
-    ) {
-        let last_promise = self.promise;
+    fn read(&self, now: Moment, config: &Config, snapshot: &Snapshot) -> Says {
+        let Some(record) = &snapshot.record else {
+            return Says::Doubtful(None);
+        };
         let promise = if defect!(config.defect, IgnoreRecordDuration) {
             config.timings.lease().get()
         } else {
             record.promise(config.timings.lease())
         };
-        let signed = record.signed();
-        let ours = signed.is_some_and(|s| s.instance == config.instance)
-            || (defect!(config.defect, TrustIdentity)
-                && record.holder.as_ref() == Some(&config.identity));
-        let former_self = record.holder.is_some()
-            && config.pod.is_some()
-            && signed.is_some_and(|s| s.pod == config.pod);
-
-        if record.released_by_its_holder() {
-            self.free(now, Claim::Released);
-        } else if ours {
-            self.free(now, Claim::Own);
-        } else if former_self {
-            self.free(now, Claim::FormerSelf);
-        } else if record.holder.is_some() {
-            let until = now + promise + spread.up_to(config.timings.spread());
-            let in_order = signed.is_some() || self.holder() == record.holder.as_ref();
-            match last_promise {
-                // An unsigned record under a new name may be an operator's edit over a living holder.
-                Some(last) if !in_order => {
-                    let missed = source.may_have_missed_something();
-                    let former = if missed { now + last } else { self.clear_at };
-                    self.wait(until.max(former), Claim::Expired);
-                }
-                Some(_) | None => self.wait(until, Claim::Expired),
-            }
-        } else if self.believes_emptiness(config, record) {
-            self.free(now, Claim::Released);
-        } else {
-            match last_promise {
-                // No record before this one, and no trace of a holder in it: a first start.
-                None if record.signature.is_none() => self.free(now, Claim::FirstSight),
-                None => self.wait(now + promise, Claim::WaitedOut),
-                Some(last) if source.may_have_missed_something() => {
-                    self.wait(now + last.max(promise), Claim::WaitedOut);
-                }
-                Some(_) => self.wait(self.clear_at, Claim::WaitedOut),
-            }
+        let held = record.holder.as_ref().map(|_| promise);
+        let set_back = self.version() > Some(snapshot.version);
+        if set_back || self.is_of_former_times(record) {
+            return Says::Doubtful(held);
         }
-        self.promise = Some(match record.holder {
-            Some(_) => promise,
-            None => last_promise.unwrap_or(config.timings.lease().get()),
+        if snapshot.holder_gone && held.is_some() {
+            return Says::Free(Claim::HolderGone);
+        }
+        if record.released_by_its_holder() {
+            return Says::Free(Claim::Released);
+        }
+        let signed = record.signed();
+        if signed.is_some_and(|s| s.instance == config.instance)
+            || (defect!(config.defect, TrustIdentity)
+                && record.holder.as_ref() == Some(&config.identity))
+        {
+            // A write of ours may have landed late, after we saw another one's term.
+            let late = self.known.is_some() && now < self.clear_at;
+            return match late {
+                true => Says::Doubtful(None),
+                false => Says::Free(Claim::Own),
+            };
+        }
+        match held {
+            None if self.believes_emptiness(config, record) => Says::Free(Claim::Released),
+            None => Says::Doubtful(None),
+            Some(_) if config.pod.is_some() && signed.is_some_and(|s| s.pod == config.pod) => {
+                Says::Free(Claim::FormerSelf)
+            }
+            Some(promise) if self.in_order(record) => Says::Held(promise),
+            Some(promise) => Says::Doubtful(Some(promise)),
+        }
+    }
+
+    /// Whether somebody wrote back a record of former times: terms only count up, and each has one holder.
+    fn is_of_former_times(&self, record: &Record) -> bool {
+        self.last.is_some_and(|last| {
+            let signed = record.signed().map(|s| s.instance);
+            let another = last.instance.is_some() && signed.is_some() && signed != last.instance;
+            record.transitions < last.transitions
+                || (record.transitions == last.transitions && another)
+        })
+    }
+
+    /// Whether a held record follows from the one before: signed, or another elector's own renewal or
+    /// takeover. Else somebody has edited it over a holder that may be alive.
+    fn in_order(&self, record: &Record) -> bool {
+        let follows = self.last.is_none_or(|last| {
+            let renewed = !last.by_soloist && self.holder() == record.holder.as_ref();
+            renewed || record.transitions > last.transitions
         });
+        follows || record.signed().is_some()
     }
 
     /// Whether an empty holder that no soloist released is client-go's own release: the last holder that
-    /// we saw was not a soloist, or there has been another one since.
+    /// we saw was not a soloist, or there has been another one since. Not after a deletion: nobody can
+    /// tell then whose record it is.
     fn believes_emptiness(&self, config: &Config, record: &Record) -> bool {
         if defect!(config.defect, BelieveAnyEmptyHolder) {
             return true;
         }
         record.released_like_client_go()
             && self
-                .record()
-                .is_none_or(|last| last.signed().is_none() || record.transitions > last.transitions)
+                .last
+                .is_some_and(|last| !last.by_soloist || record.transitions > last.transitions)
     }
 
-    fn free(&mut self, now: Moment, claim: Claim) {
-        self.clear_at = now;
-        self.claim = claim;
+    fn doubt(
+        &mut self,
+        now: Moment,
+        config: &Config,
+        snapshot: &Snapshot,
+        promise: Option<Duration>,
+        source: Source,
+    ) {
+        let lease = config.timings.lease();
+        let record = snapshot.record.as_ref();
+        let own = promise.map_or(now, |promise| now + promise);
+        match self.promise {
+            None => {
+                // A first sight. If nobody has left a trace, it is a first start, and quick.
+                let trace = record.filter(|r| r.signature.is_some());
+                match trace {
+                    None => self.set(own, Claim::FirstSight),
+                    Some(record) => self.set(now + record.promise(lease), Claim::WaitedOut),
+                }
+                self.promise = record.map(|r| r.promise(lease));
+            }
+            Some(last) => {
+                let former = match source {
+                    // The record that we saw last is the last that there was.
+                    Source::Watch => self.clear_at,
+                    // It may have been renewed, or another one may have held it, since.
+                    Source::Read { .. } => now + last,
+                };
+                self.doubt = Some(Doubt {
+                    until: self.doubt.map_or(former, |doubt| doubt.until.max(former)),
+                    instance: self.last.and_then(|last| last.instance),
+                });
+                self.set(former.max(own), Claim::WaitedOut);
+                self.promise = Some(promise.map_or(last, |promise| promise.max(last)));
+            }
+        }
     }
 
-    fn wait(&mut self, until: Moment, claim: Claim) {
-        self.clear_at = until;
+    /// The holder that we are in doubt about has written again: it knows what happened.
+    fn settle_doubt(&mut self, snapshot: &Snapshot) {
+        let signed = snapshot.record.as_ref().and_then(Record::signed);
+        let writer = signed.map(|s| s.instance);
+        self.doubt
+            .take_if(|doubt| writer.is_some() && doubt.instance == writer);
+    }
+
+    fn note(&mut self, record: &Record) {
+        let signed = record.signed();
+        let same_term = |last: &Last| record.transitions <= last.transitions;
+        let last = self.last.filter(same_term);
+        self.transitions = Some(record.transitions);
+        self.last = Some(Last {
+            transitions: record.transitions,
+            by_soloist: signed.is_some() || last.is_some_and(|last| last.by_soloist),
+            instance: signed
+                .map(|s| s.instance)
+                .or(last.and_then(|last| last.instance)),
+        });
+    }
+
+    fn set(&mut self, clear_at: Moment, claim: Claim) {
+        self.clear_at = match self.doubt {
+            Some(doubt) => clear_at.max(doubt.until),
+            None => clear_at,
+        };
         self.claim = claim;
     }
 }

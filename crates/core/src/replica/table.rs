@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::state::{
     Follower, Leader, Lease, PreFollower, PreLeader, Start, State, StateName, Stop, Terminating,
@@ -92,7 +93,7 @@ impl Replica {
         Some((lease.term, lease.token))
     }
 
-    fn in_follower(&self, now: Moment, state: Follower, event: Event) -> Next {
+    fn in_follower(&mut self, now: Moment, state: Follower, event: Event) -> Next {
         let stay = State::Follower(state);
         match event {
             Event::Elected(elected) => self.start_term(now, elected),
@@ -190,9 +191,12 @@ impl Replica {
             (Event::StopSignal, Start::Waiting { .. }) => leave_for_good(Outcome::Clean),
             (Event::StopSignal, Start::Starting { .. }) => self.terminate(now, lease),
             (Event::StopSignal, Start::Stopping { kill_at }) => {
-                self.terminating(lease, Stop::Asked { kill_at })
+                self.terminating(lease, Stop::Asked { kill_at }, Outcome::Clean)
             }
-            (Event::StopSignal, Start::Clearing) => self.terminating(lease, Stop::Killing),
+            // The child has ended by itself; only what it left behind is being killed.
+            (Event::StopSignal, Start::Clearing) => {
+                self.terminating(lease, Stop::Killing, Outcome::Clean)
+            }
 
             (Event::HandOver, Start::Waiting { .. }) => self.follow(now, true),
             (Event::HandOver, Start::Starting { .. }) => self.step_down(now, lease),
@@ -282,6 +286,8 @@ impl Replica {
                     vec![],
                 )
             }
+            // There is no second run to restart it for.
+            Event::Unhealthy if self.policy.once => self.terminate(now, lease),
             Event::Unhealthy => match self.policy.on_unhealthy {
                 OnUnhealthy::Restart => {
                     let kill_at = now + self.policy.ladder.stop();
@@ -331,7 +337,13 @@ impl Replica {
             Event::Lost(loss) => self.lose_while_stopping(stay, killing, stop, &loss),
             Event::TreeEmpty | Event::SpawnFailed(_) => self.follow(now, cool_down),
             Event::GuardLost | Event::Timer(Timer::Kill) => (killing, vec![Action::KillTree]),
-            Event::StopSignal => self.terminating(lease, stop),
+            Event::StopSignal => {
+                let outcome = match stop {
+                    Stop::Asked { .. } => Outcome::Clean,
+                    Stop::Killing => Outcome::Killed,
+                };
+                self.terminating(lease, stop, outcome)
+            }
             // Whatever ends the term, another replica is to have the next one.
             Event::HandOver => (
                 State::PreFollower(PreFollower {
@@ -389,6 +401,9 @@ impl Replica {
                         self.child_exit = Some(exit);
                         (stay, vec![])
                     }
+                    Event::SpawnFailed(failure) if self.policy.once => {
+                        leave_for_good(Outcome::CannotRun(failure))
+                    }
                     Event::TreeEmpty | Event::SpawnFailed(_) => {
                         let outcome = match self.child_exit {
                             Some(exit) if self.policy.once => Outcome::Child(exit),
@@ -438,11 +453,21 @@ impl Replica {
 
 // The steps that the table is made of.
 impl Replica {
-    fn start_term(&self, now: Moment, elected: Elected) -> Next {
+    fn start_term(&mut self, now: Moment, elected: Elected) -> Next {
         self.spawn(now, Lease::from(elected))
     }
 
-    fn spawn(&self, now: Moment, lease: Lease) -> Next {
+    fn spawn(&mut self, now: Moment, lease: Lease) -> Next {
+        // After a freeze the timer may come before the news that the lease has ended.
+        if now
+            >= lease
+                .kill_by(&self.policy)
+                .min(lease.guard_by(&self.policy))
+        {
+            return self.follow(now, false);
+        }
+        self.child_exit = None;
+        self.crashes.started(now);
         let deadline = if defect!(self.policy.defect, GuardArmedLate) {
             Moment::NEVER
         } else {
@@ -487,10 +512,11 @@ impl Replica {
 
     /// The tree is empty and the lease is ours: start again, at once or after a while, or let another try.
     fn restart(&mut self, now: Moment, lease: Lease) -> Next {
+        if self.policy.once {
+            return leave_for_good(self.child_exit.map_or(Outcome::Killed, Outcome::Child));
+        }
         match self.crashes.next_start(now, &self.policy) {
-            Some(until) if until <= now && now < lease.kill_by(&self.policy) => {
-                self.spawn(now, lease)
-            }
+            Some(until) if until <= now => self.spawn(now, lease),
             Some(until) => {
                 let start = Start::Waiting { until };
                 (State::PreLeader(PreLeader { lease, start }), vec![])
@@ -511,9 +537,7 @@ impl Replica {
             Some(asked @ Stop::Asked { .. }) => (asked, vec![]),
             None => (self.asked(now), vec![Action::StopChild]),
         };
-        if self.policy.on_loss == OnLoss::Graceful {
-            actions.push(Action::Deadline(self.guard_while_stopping(&lease, stop)));
-        }
+        actions.extend(self.graceful_deadline(&lease, stop));
         let state = PreFollower {
             lease,
             stop,
@@ -563,9 +587,16 @@ impl Replica {
         }
     }
 
+    fn graceful_deadline(&self, lease: &Lease, stop: Stop) -> Option<Action> {
+        (self.policy.on_loss == OnLoss::Graceful)
+            .then(|| Action::Deadline(self.guard_while_stopping(lease, stop)))
+    }
+
     fn step_down(&self, now: Moment, lease: Lease) -> Next {
-        let (state, mut actions) = self.stepping_down(lease, self.asked(now));
+        let stop = self.asked(now);
+        let (state, mut actions) = self.stepping_down(lease, stop);
         actions.push(Action::StopChild);
+        actions.extend(self.graceful_deadline(&lease, stop));
         (state, actions)
     }
 
@@ -579,16 +610,14 @@ impl Replica {
     }
 
     fn terminate(&self, now: Moment, lease: Lease) -> Next {
-        let (state, mut actions) = self.terminating(lease, self.asked(now));
+        let stop = self.asked(now);
+        let (state, mut actions) = self.terminating(lease, stop, Outcome::Clean);
         actions.push(Action::StopChild);
+        actions.extend(self.graceful_deadline(&lease, stop));
         (state, actions)
     }
 
-    fn terminating(&self, lease: Lease, stop: Stop) -> Next {
-        let outcome = match stop {
-            Stop::Asked { .. } => Outcome::Clean,
-            Stop::Killing => Outcome::Killed,
-        };
+    fn terminating(&self, lease: Lease, stop: Stop, outcome: Outcome) -> Next {
         let state = Terminating::Stopping {
             lease,
             stop,
@@ -626,29 +655,35 @@ fn leave_for_good(outcome: Outcome) -> Next {
     )
 }
 
-/// The child's ends that nobody asked for.
+/// The child's ends after which it is started again: by itself, or because it was not well.
 #[derive(Clone, Debug, Default)]
 struct Crashes {
     recent: Vec<Moment>,
     /// Since the child was last stable.
     in_a_row: u32,
+    started: Option<Moment>,
 }
 
 impl Crashes {
+    fn started(&mut self, now: Moment) {
+        self.started = Some(now);
+    }
+
     /// When to start the child again after it ended now; `None` if it ended too often.
     fn next_start(&mut self, now: Moment, policy: &Policy) -> Option<Moment> {
         let restarts = &policy.restarts;
-        let stable = self
-            .recent
-            .last()
-            .is_none_or(|last| now.since(*last) >= restarts.stable_after);
-        self.in_a_row = if stable { 0 } else { self.in_a_row + 1 };
+        let ran = self.started.map_or(Duration::ZERO, |at| now.since(at));
+        let before = match ran >= restarts.stable_after {
+            true => 0,
+            false => self.in_a_row,
+        };
+        self.in_a_row = before.saturating_add(1);
         self.recent.retain(|at| now.since(*at) < restarts.window);
         self.recent.push(now);
         if self.recent.len() > restarts.most as usize {
             return None;
         }
-        Some(match self.in_a_row {
+        Some(match before {
             0 => now,
             n => now + restarts.backoff.delay(n - 1),
         })
