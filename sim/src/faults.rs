@@ -32,7 +32,7 @@ macro_rules! faults {
 }
 
 faults! {
-    SlowLink, LossyLink, CutLink, CutMany, StoreDown, Refused,
+    SlowLink, LossyLink, Deaf, CutLink, CutMany, StoreDown, Refused,
     WatchLags, WatchDiesSilently, WatchBreaks,
     CrashSameIdentity, CrashNewIdentity, StopSignal, TwoStopSignals, HandOver,
     FreezeSoloist, FreezeGuard, FreezeHost, FreezeSoloistAndGuard, KillGuard,
@@ -80,6 +80,7 @@ impl World {
         match fault {
             Fault::SlowLink => link.slow_until = until,
             Fault::LossyLink => link.lossy_until = until,
+            Fault::Deaf => link.deaf_until = until,
             Fault::CutLink => link.cut_until = until,
             Fault::CutMany => {
                 for host in 0..self.hosts.len() {

@@ -38,6 +38,7 @@ pub(crate) struct Host {
 pub(crate) struct Link {
     pub(crate) cut_until: Nanos,
     pub(crate) lossy_until: Nanos,
+    pub(crate) deaf_until: Nanos,
     pub(crate) slow_until: Nanos,
     pub(crate) refused_until: Nanos,
     pub(crate) watch_lags_until: Nanos,

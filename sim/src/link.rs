@@ -167,7 +167,13 @@ impl World {
 
     fn answer(&mut self, host: HostId, soloist: SoloistId, request: &Request, answer: Answer) {
         let landed = matches!(answer, Answer::Written(_));
-        match self.fate(host) {
+        let deaf = self.now < self.hosts[host].link.deaf_until;
+        let fate = match deaf {
+            true if self.dice.percent(50) => Fate::Lost,
+            true => Fate::Broken { after: MILLI },
+            false => self.fate(host),
+        };
+        match fate {
             Fate::Arrives { after } => self.answer_in(host, soloist, after, request, answer),
             Fate::Lost => {
                 if landed {

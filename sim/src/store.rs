@@ -106,15 +106,15 @@ impl Store {
         if self.record().is_none() {
             return false;
         }
-        let former = dice.index(self.history.len());
+        // Of the same life of the record: what was saved before a deletion can say anything.
+        let deleted = self.history.iter().rposition(|c| c.record.is_none());
+        let born = deleted.map_or(0, |n| n + 1);
+        let former = born + dice.index(self.history.len() - born);
         let Change {
             record, renewed_at, ..
         } = self.history[former].clone();
-        let there = record.is_some();
-        if there {
-            self.change(dice, record, renewed_at);
-        }
-        there
+        self.change(dice, record, renewed_at);
+        true
     }
 
     /// An operator edits the record, and leaves everything else in it as it is.

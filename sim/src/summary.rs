@@ -82,6 +82,8 @@ counters! {
     SlowLink = "fault: slow link",
     /// Lossy network.
     LossyLink = "fault: lossy link",
+    /// Requests arrive, answers do not.
+    Deaf = "fault: answers lost for a while",
     /// One replica cut off.
     CutLink = "fault: one replica cut off",
     /// Several cut off.

@@ -104,7 +104,7 @@ impl Sight {
         (self.clear_at, self.claim)
     }
 
-    /// The number of the next term: one more than the last one seen, also across a deletion.
+    /// The number of the next term: one more than the highest ever seen, also across a deletion.
     pub(super) fn next_transitions(&self) -> u64 {
         self.transitions.map_or(0, |n| n.saturating_add(1))
     }
@@ -325,7 +325,7 @@ impl Sight {
         let signed = record.signed();
         let same_term = |last: &Last| record.transitions <= last.transitions;
         let last = self.last.filter(same_term);
-        self.transitions = Some(record.transitions);
+        self.transitions = self.transitions.max(Some(record.transitions));
         self.last = Some(Last {
             transitions: record.transitions,
             by_soloist: signed.is_some() || last.is_some_and(|last| last.by_soloist),
