@@ -1,7 +1,7 @@
 //! Whole replicas in virtual time: election, states, guard and child tree, as they are in production,
 //! on hosts, links and a store that fail as a seed says.
 //!
-//! [`run`] plays one schedule. After every step it checks what must always hold ([`check`]); when the
+//! [`run()`] plays one schedule. After every step it checks what must always hold ([`check`]); when the
 //! faults are over, that a leader with a running child appears within a bound and stays.
 
 pub mod check;

@@ -1,7 +1,7 @@
 //! Deliberate defects, so that the simulator can show that it would find them.
 //!
 //! Each breaks one rule. They exist only with the feature `mutants`, which only tests turn on; without
-//! it [`Defect::is`] is `false` at compile time and there is no way to make a defect.
+//! it every check for one is `false` at compile time, and there is no way to make one.
 
 /// What is broken.
 #[cfg(feature = "mutants")]
