@@ -1,0 +1,81 @@
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+use crate::Error;
+
+/// The certificate authority, the API server's certificate and the key that signs service accounts' tokens.
+#[derive(Debug)]
+pub(crate) struct Certificates {
+    pub ca_pem: String,
+    pub ca: PathBuf,
+    pub server: PathBuf,
+    pub server_key: PathBuf,
+    pub accounts_private: PathBuf,
+    pub accounts_public: PathBuf,
+}
+
+impl Certificates {
+    pub(crate) fn generate(dir: &Path) -> Result<Self, Error> {
+        let made = Made::generate().map_err(|error| Error::Io {
+            doing: "generate certificates in",
+            path: dir.to_owned(),
+            source: std::io::Error::other(error),
+        })?;
+        let write = |name: &str, text: &str| {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(Error::io("write", &path))?;
+            Ok::<_, Error>(path)
+        };
+        Ok(Self {
+            ca: write("ca.crt", &made.ca)?,
+            server: write("apiserver.crt", &made.server)?,
+            server_key: write("apiserver.key", &made.server_key.serialize_pem())?,
+            accounts_private: write("service-accounts.key", &made.accounts.serialize_pem())?,
+            accounts_public: write("service-accounts.pub", &made.accounts.public_key_pem())?,
+            ca_pem: made.ca,
+        })
+    }
+}
+
+struct Made {
+    ca: String,
+    server: String,
+    server_key: KeyPair,
+    accounts: KeyPair,
+}
+
+impl Made {
+    fn generate() -> Result<Self, rcgen::Error> {
+        let mut authority = CertificateParams::new(Vec::new())?;
+        authority
+            .distinguished_name
+            .push(DnType::CommonName, "soloist-testbed");
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        authority.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let authority_key = KeyPair::generate()?;
+        let ca = authority.self_signed(&authority_key)?.pem();
+
+        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        let mut server = CertificateParams::new(names)?;
+        server
+            .distinguished_name
+            .push(DnType::CommonName, "kube-apiserver");
+        let server_key = KeyPair::generate()?;
+        let server = server
+            .signed_by(&server_key, &Issuer::new(authority, authority_key))?
+            .pem();
+        Ok(Self {
+            ca,
+            server,
+            server_key,
+            accounts: KeyPair::generate()?,
+        })
+    }
+}

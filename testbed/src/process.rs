@@ -1,0 +1,214 @@
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{LazyLock, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{Error, error::tail};
+
+/// A command whose process is killed when this process ends, however it ends.
+///
+/// The shell closes the gap in which this process dies before the parent-death signal is set.
+pub(crate) fn guarded(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command
+        .args([
+            "--pdeathsig",
+            "KILL",
+            "--",
+            "sh",
+            "-c",
+            r#"[ "$PPID" = "$0" ] && exec "$@""#,
+        ])
+        .arg(std::process::id().to_string())
+        .arg(program);
+    command
+}
+
+/// Spawns on a thread that never ends: a parent-death signal is sent when the *thread* that forked ends.
+pub(crate) fn spawn(command: Command) -> io::Result<Child> {
+    type Job = (Command, mpsc::Sender<io::Result<Child>>);
+    static SPAWNER: LazyLock<Mutex<mpsc::Sender<Job>>> = LazyLock::new(|| {
+        let (jobs, inbox) = mpsc::channel::<Job>();
+        thread::Builder::new()
+            .name("testbed-spawner".to_owned())
+            .spawn(move || {
+                for (mut command, answer) in inbox {
+                    let _ = answer.send(command.spawn());
+                }
+            })
+            .expect("a thread can be started");
+        Mutex::new(jobs)
+    });
+    let (answer, child) = mpsc::channel();
+    let gone = || io::Error::other("the spawner thread is gone");
+    SPAWNER
+        .lock()
+        .map_err(|_| gone())?
+        .send((command, answer))
+        .map_err(|_| gone())?;
+    child.recv().map_err(|_| gone())?
+}
+
+/// etcd or kube-apiserver. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Component {
+    name: &'static str,
+    log: PathBuf,
+    child: Child,
+}
+
+impl Component {
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        args: &[String],
+        dir: &Path,
+    ) -> Result<Self, Error> {
+        let log = dir.join(format!("{name}.log"));
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(Error::io("open", &log))?;
+        let errors = output.try_clone().map_err(Error::io("open", &log))?;
+        let mut command = guarded(program);
+        command
+            .args(args)
+            .current_dir(dir)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOME", dir)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors);
+        // A terminal's interrupt must end the test first, and these with it.
+        command.process_group(0);
+        let child = spawn(command).map_err(|source| Error::Spawn {
+            program: name.to_owned(),
+            source,
+        })?;
+        tracing::debug!(component = name, pid = child.id(), "started");
+        Ok(Self { name, log, child })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn freeze(&self) -> Result<(), Error> {
+        freeze(&self.child, self.name)
+    }
+
+    pub(crate) fn thaw(&self) -> Result<(), Error> {
+        signal(&self.child, self.name, Signal::CONT)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// An error if it has ended.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(self.exited(status)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn not_ready(&self, waited: Duration) -> Error {
+        Error::NotReady {
+            component: self.name,
+            waited,
+            log: self.log.clone(),
+            tail: self.tail(),
+        }
+    }
+
+    fn exited(&self, status: ExitStatus) -> Error {
+        Error::Exited {
+            component: self.name,
+            status,
+            log: self.log.clone(),
+            tail: self.tail(),
+        }
+    }
+
+    fn tail(&self) -> String {
+        tail(&String::from_utf8_lossy(
+            &fs::read(&self.log).unwrap_or_default(),
+        ))
+    }
+}
+
+impl Drop for Component {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+pub(crate) fn signal(child: &Child, name: &'static str, signal: Signal) -> Result<(), Error> {
+    kill_process(Pid::from_child(child), signal).map_err(|errno| Error::Io {
+        doing: "signal",
+        path: name.into(),
+        source: errno.into(),
+    })
+}
+
+/// Stops a process, and returns once every thread of it has stopped.
+pub(crate) fn freeze(child: &Child, name: &'static str) -> Result<(), Error> {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    signal(child, name, Signal::STOP)?;
+    if poll(PATIENCE, || threads_are_stopped(child.id())) {
+        return Ok(());
+    }
+    let awaited = format!("the stop of {name}");
+    Err(Error::Timeout {
+        awaited,
+        waited: PATIENCE,
+    })
+}
+
+/// Whether none of these processes runs any more once `patience` is over. Zombies count as gone.
+pub fn pids_vanish(pids: &[u32], patience: Duration) -> bool {
+    poll(patience, || {
+        pids.iter()
+            .all(|pid| matches!(state(format!("/proc/{pid}/stat")), None | Some('Z' | 'X')))
+    })
+}
+
+fn threads_are_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    threads
+        .into_iter()
+        .all(|thread| matches!(state(thread.path().join("stat")), None | Some('T')))
+}
+
+/// The letter by which the kernel tells how a process or thread is.
+fn state(stat: impl AsRef<Path>) -> Option<char> {
+    let text = fs::read_to_string(stat).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+fn poll(patience: Duration, done: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
