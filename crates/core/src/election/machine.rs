@@ -392,7 +392,7 @@ impl Election {
         let held = self
             .sight
             .record()
-            .is_some_and(|r| self.wrote(r) && r.holder.is_some());
+            .is_some_and(|r| self.wrote(r) && r.holder.is_some() && self.sight.is_newest_term(r));
         !held && self.read_first.is_none()
     }
 

@@ -109,6 +109,12 @@ impl Sight {
         self.transitions.map_or(0, |n| n.saturating_add(1))
     }
 
+    /// Whether the record is of the newest term that we have seen, and not of former times.
+    pub(super) fn is_newest_term(&self, record: &Record) -> bool {
+        self.transitions
+            .is_none_or(|newest| record.transitions >= newest)
+    }
+
     /// Our own write landed as `version`.
     pub(super) fn wrote(&mut self, now: Moment, config: &Config, version: Version, record: Record) {
         self.note(&record);
@@ -303,9 +309,17 @@ impl Sight {
                     // It may have been renewed, or another one may have held it, since.
                     Source::Read { .. } => now + last,
                 };
-                self.doubt = Some(Doubt {
-                    until: self.doubt.map_or(former, |doubt| doubt.until.max(former)),
-                    instance: self.last.and_then(|last| last.instance),
+                let instance = self.last.and_then(|last| last.instance);
+                self.doubt = Some(match self.doubt {
+                    Some(doubt) if now < doubt.until => Doubt {
+                        until: doubt.until.max(former),
+                        // About two at once: neither can settle it for the other.
+                        instance: doubt.instance.filter(|one| Some(*one) == instance),
+                    },
+                    Some(_) | None => Doubt {
+                        until: former,
+                        instance,
+                    },
                 });
                 self.set(former.max(own), Claim::WaitedOut);
                 self.promise = Some(promise.map_or(last, |promise| promise.max(last)));

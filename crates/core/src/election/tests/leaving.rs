@@ -181,3 +181,14 @@ fn leaving_with_nothing_but_a_read_under_way_does_not_wait_for_it() {
     assert!(bench.is_reading());
     assert!(bench.leave(0.1).contains(&Output::Left));
 }
+
+#[test]
+fn an_own_record_of_a_former_term_is_not_ours_to_release() {
+    let mut bench = Bench::shown(me(), absent(1));
+    let mine = bench.write().record.clone();
+    bench.answer(0.0, written(2));
+    bench.watch(1.0, at(5, held("b", 15, 1)));
+    bench.watch(2.0, at(6, mine));
+    assert!(bench.leave(3.0).contains(&Output::Left));
+    assert!(bench.is_idle());
+}

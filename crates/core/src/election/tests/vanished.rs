@@ -258,3 +258,19 @@ fn a_brand_new_replica_waits_for_an_emptied_record_that_still_bears_its_holders_
     let mut bench = Bench::shown(me(), at(7, emptied(held("b", 15, 4))));
     assert_waited_out(&mut bench, 15.0, 15.5);
 }
+
+#[test]
+fn a_doubt_about_two_holders_is_not_settled_by_one_of_them() {
+    let mut bench = watching(held("b", 15, 4));
+    bench.watch(1.0, at(8, held("c", 60, 5)));
+    bench.watch(2.0, at(9, held("b", 15, 4)));
+    bench.watch(2.1, at(10, unsigned("b", 15, 4)));
+    bench.watch(2.2, at(11, held("b", 15, 4)));
+    bench.watch(2.3, at(12, released(held("b", 15, 4))));
+    bench.run_until(60.9);
+    assert!(
+        bench.is_idle(),
+        "c may believe in its lease until 61: {:?}",
+        bench.pending
+    );
+}
