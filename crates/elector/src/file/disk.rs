@@ -1,0 +1,344 @@
+//! The files themselves: a lock, a counter, and a record that is replaced as a whole or not at all.
+//!
+//! Beside the record `NAME` lies `NAME.lock`. It is locked (`flock`) for every access, is never replaced, and holds the
+//! counter: the version of the record as last seen, with a fingerprint of the content that had this
+//! version. A content without that fingerprint was put there by somebody else, or by a write of ours that
+//! was cut off after its rename: whoever sees it first gives it the next version. So the version grows with
+//! every change, also by hand, and also across the record's deletion.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
+use soloist_core::ids::Version;
+
+use super::failure;
+use super::form::Form;
+use crate::store::StoreError;
+
+/// Much more than a lease needs; a file of this size is not one.
+const LARGEST: u64 = 1 << 20;
+
+/// Where the files are.
+#[derive(Debug)]
+pub(super) struct Disk {
+    record: PathBuf,
+    lock: PathBuf,
+    temporary: PathBuf,
+    folder: PathBuf,
+}
+
+impl Disk {
+    /// Finds the folder, or makes it, for this user only.
+    pub(super) fn open(record: &Path) -> Result<Self, StoreError> {
+        let Some(name) = record.file_name() else {
+            return Err(failure::not_a_file(record));
+        };
+        let folder = match record.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            Some(_) | None => PathBuf::from("."),
+        };
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder);
+        made.map_err(|error| failure::before(&error, "make the folder", &folder))?;
+        let file_system = rustix::fs::statfs(&folder)
+            .map_err(|error| failure::before(&error.into(), "examine the folder", &folder))?;
+        if let Some(kind) = failure::shared_file_system(file_system.f_type) {
+            return Err(failure::not_one_machine(&folder, kind));
+        }
+        if record.is_dir() {
+            return Err(failure::not_a_file(record));
+        }
+        let beside = |prefix: &str, suffix: &str| {
+            let mut beside = std::ffi::OsString::from(prefix);
+            beside.push(name);
+            beside.push(suffix);
+            folder.join(beside)
+        };
+        Ok(Self {
+            record: record.to_owned(),
+            lock: beside("", ".lock"),
+            temporary: beside(".", ".soloist-tmp"),
+            folder,
+        })
+    }
+
+    pub(super) fn record(&self) -> &Path {
+        &self.record
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Locks the lease, and says what it is now. Waits for as long as `given_up` is false.
+    pub(super) fn lock(&self, given_up: &dyn Fn() -> bool) -> Result<Locked<'_>, StoreError> {
+        let file = self.wait_for_lock(given_up)?;
+        let mut locked = Locked {
+            disk: self,
+            file,
+            counter: Counter {
+                version: 0,
+                fingerprint: None,
+            },
+            form: None,
+        };
+        locked.look()?;
+        Ok(locked)
+    }
+
+    fn wait_for_lock(&self, given_up: &dyn Fn() -> bool) -> Result<File, StoreError> {
+        let failed = |error: io::Error| failure::before(&error, "open the lock file", &self.lock);
+        let mut file = self.open_lock().map_err(failed)?;
+        loop {
+            if given_up() {
+                return Err(failure::lock_is_held(&self.lock));
+            }
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Whoever deletes the lock file would have two of us lock two different ones.
+                Ok(()) if self.is_in_place(&file) => return Ok(file),
+                Ok(()) => file = self.open_lock().map_err(failed)?,
+                Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(1)),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(failed(error.into())),
+            }
+        }
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(no_follow())
+            .open(&self.lock)
+    }
+
+    fn is_in_place(&self, file: &File) -> bool {
+        match (file.metadata(), fs::symlink_metadata(&self.lock)) {
+            (Ok(locked), Ok(found)) => locked.ino() == found.ino() && locked.dev() == found.dev(),
+            _ => false,
+        }
+    }
+
+    fn read_record(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        let failed = |error: io::Error| failure::before(&error, "read the lease", &self.record);
+        let file = match File::open(&self.record) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut content = Vec::new();
+        file.take(LARGEST)
+            .read_to_end(&mut content)
+            .map_err(failed)?;
+        Ok(Some(content))
+    }
+}
+
+fn no_follow() -> i32 {
+    i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0)
+}
+
+/// The lease, locked.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    disk: &'a Disk,
+    file: File,
+    counter: Counter,
+    form: Option<Form>,
+}
+
+impl Locked<'_> {
+    pub(super) const fn version(&self) -> Version {
+        Version::new(self.counter.version)
+    }
+
+    pub(super) const fn form(&self) -> Option<&Form> {
+        self.form.as_ref()
+    }
+
+    fn look(&mut self) -> Result<(), StoreError> {
+        let lock = &self.disk.lock;
+        let counter = Counter::load(&self.file)
+            .map_err(|error| failure::before(&error, "read the lock file", lock))?;
+        let Some(counter) = counter else {
+            return Err(failure::not_our_lock(lock));
+        };
+        self.counter = counter;
+        let content = self.disk.read_record()?;
+        self.form = match &content {
+            Some(bytes) => Some(
+                Form::parse(bytes)
+                    .map_err(|reason| failure::not_our_record(&self.disk.record, &reason))?,
+            ),
+            None => None,
+        };
+        let found = content.as_deref().map(fingerprint);
+        if self.counter.version == 0 {
+            self.count(Counter {
+                version: first_version(),
+                fingerprint: found,
+            })
+        } else if found != self.counter.fingerprint {
+            self.count(Counter {
+                version: self.counter.version + 1,
+                fingerprint: found,
+            })
+        } else {
+            Ok(())
+        }
+        .map_err(|error| failure::before(&error, "write the lock file", lock))
+    }
+
+    /// Replaces the record; as a new version, or as a correction of the present one.
+    pub(super) fn replace(mut self, form: &Form, new: NewVersion) -> Result<Version, StoreError> {
+        let content = form.to_bytes();
+        let disk = self.disk;
+        write_durably(&disk.temporary, &content).map_err(|error| {
+            let _ = fs::remove_file(&disk.temporary);
+            failure::before(&error, "write the lease", &disk.temporary)
+        })?;
+        fs::rename(&disk.temporary, &disk.record).map_err(|error| {
+            let _ = fs::remove_file(&disk.temporary);
+            failure::before(&error, "replace the lease", &disk.record)
+        })?;
+        // From here on it has landed, whatever goes wrong; should we die, the next one to look counts it.
+        let version = match new {
+            NewVersion::Yes => self.counter.version + 1,
+            NewVersion::No => self.counter.version,
+        };
+        sync_folder(&disk.folder)
+            .and_then(|()| {
+                self.count(Counter {
+                    version,
+                    fingerprint: Some(fingerprint(&content)),
+                })
+            })
+            .map_err(|error| failure::after(&error, &disk.record))?;
+        Ok(Version::new(version))
+    }
+
+    fn count(&mut self, counter: Counter) -> io::Result<()> {
+        counter.save(&self.file)?;
+        self.counter = counter;
+        Ok(())
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Closing alone would not do while a fork of this process has a copy of the descriptor.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+/// Whether a replacement is a change that watchers must see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NewVersion {
+    Yes,
+    No,
+}
+
+fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .custom_flags(no_follow())
+        .open(path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The wall clock's milliseconds: should somebody delete the counter too, tokens still grow.
+fn first_version() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    let millis = since_epoch.map_or(1, |d| d.as_millis()).max(1);
+    u64::try_from(millis).unwrap_or(1)
+}
+
+/// FNV-1a: it has to tell apart edits by hand, not attacks.
+fn fingerprint(content: &[u8]) -> u64 {
+    content.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counter {
+    /// Zero in a new lock file.
+    version: u64,
+    /// Of the content at this version; `None` if there was no record.
+    fingerprint: Option<u64>,
+}
+
+impl Counter {
+    const TITLE: &'static str = "soloist lease counter, do not edit";
+
+    /// `None` if the file is not one of ours.
+    fn load(file: &File) -> io::Result<Option<Self>> {
+        let mut content = [0; 128];
+        let mut length = 0;
+        loop {
+            match file.read_at(&mut content[length..], length as u64)? {
+                0 => break,
+                count => length += count,
+            }
+        }
+        if length == 0 {
+            return Ok(Some(Self {
+                version: 0,
+                fingerprint: None,
+            }));
+        }
+        Ok(std::str::from_utf8(&content[..length])
+            .ok()
+            .and_then(Self::parse))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        if lines.next()? != Self::TITLE {
+            return None;
+        }
+        let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
+        let fingerprint = match lines.next()?.strip_prefix("record ")? {
+            "----------------" => None,
+            hex => Some(u64::from_str_radix(hex, 16).ok()?),
+        };
+        Some(Self {
+            version,
+            fingerprint,
+        })
+    }
+
+    /// Always the same length and less than a sector, so it is overwritten in one piece.
+    fn save(self, file: &File) -> io::Result<()> {
+        let record = match self.fingerprint {
+            Some(fingerprint) => format!("{fingerprint:016x}"),
+            None => "-".repeat(16),
+        };
+        let text = format!(
+            "{}\nversion {:020}\nrecord {record}\n",
+            Self::TITLE,
+            self.version
+        );
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync_data()
+    }
+}

@@ -1,0 +1,1 @@
+//! The lease as a Kubernetes object: to come.
