@@ -1,1 +1,0 @@
-//! The lease as a Kubernetes object: to come.
