@@ -45,6 +45,8 @@ pub struct Faults {
     pub lose_next_answer: bool,
     /// Every request waits for this long before it has its effect.
     pub delay: Duration,
+    /// The next request is never answered, and has no effect.
+    pub swallow_next_request: bool,
     /// No request is ever answered, and none has an effect.
     pub swallow_everything: bool,
     /// Watches stay silent.
@@ -125,7 +127,9 @@ impl MemoryStore {
         let (delay, swallow) = {
             let mut state = self.state();
             let panic = std::mem::take(&mut state.faults.panic_on_next_request);
-            let weather = (state.faults.delay, state.faults.swallow_everything);
+            let swallow = std::mem::take(&mut state.faults.swallow_next_request)
+                || state.faults.swallow_everything;
+            let weather = (state.faults.delay, swallow);
             drop(state);
             assert!(!panic, "asked to panic");
             weather

@@ -24,6 +24,10 @@ pub(super) fn before(error: &io::Error, what: &str, path: &Path) -> StoreError {
         ErrorKind::NotADirectory => {
             format!("{folder} is not a folder; choose another path for the lease")
         }
+        // Said only of folders that were to be made.
+        ErrorKind::AlreadyExists => {
+            format!("{place} is not a folder; choose another path for the lease")
+        }
         ErrorKind::IsADirectory => {
             "Choose the path of a file for the lease, not of a folder".into()
         }

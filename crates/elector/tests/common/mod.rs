@@ -1,6 +1,8 @@
 //! Leases for the tests, in memory and in a file.
 #![allow(dead_code, missing_docs, reason = "each test takes what it needs")]
 
+pub(crate) mod election;
+
 use serde_json::{Value, json};
 use soloist_elector::core::ids::Identity;
 use soloist_elector::file::FileStore;
