@@ -7,7 +7,7 @@
 //! - [`Elector`]: what most programs want. `lead().await` gives a [`Term`], and its token fences what the
 //!   program writes elsewhere.
 //! - [`Driver`]: the level below, for supervisors that act on every event themselves.
-//! - [`LeaseStore`]: where the lease lives. [`kubernetes`], [`file`](mod@file) and [`memory`], each behind
+//! - [`LeaseStore`]: where the lease lives. `kubernetes`, `file` and `memory`, each behind
 //!   the feature of that name.
 //!
 //! ```

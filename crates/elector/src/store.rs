@@ -10,7 +10,8 @@ use soloist_core::record::{Record, Snapshot};
 
 /// A place that keeps one lease record, with compare-and-swap and a watch.
 ///
-/// The election relies on each of these promises; [`crate::testing`] checks them.
+/// The election relies on each of these promises; the module `testing`, behind the feature of that
+/// name, checks them.
 pub trait LeaseStore: Send + Sync + 'static {
     /// The record as it is now, not as some cache remembers it. Absence has a version too.
     fn read(&self) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;

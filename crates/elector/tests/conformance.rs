@@ -1,4 +1,5 @@
 //! Every store keeps the same promises.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Electors on every store that needs no cluster.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod common;
 

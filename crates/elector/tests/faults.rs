@@ -1,4 +1,5 @@
 //! What becomes of leadership when the store misbehaves, in memory.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod common;
 

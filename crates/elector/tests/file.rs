@@ -1,4 +1,5 @@
 //! What is special about a lease in a file.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod common;
 
@@ -321,17 +322,18 @@ struct Helper(Child);
 impl Helper {
     /// A second process on the same lease, once it has said the word.
     fn start(fixture: &File, word: &str, extra: &[(&str, String)]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "helper_process", "--nocapture"])
             .env("ELECTOR_TEST_LEASE", fixture.path())
             .envs(extra.iter().map(|(name, value)| (name, value)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut helper = Self(child);
+        let lines = BufReader::new(helper.0.stdout.take().unwrap()).lines();
         for line in lines.map_while(Result::ok) {
             if line.contains(word) {
-                return Self(child);
+                return helper;
             }
         }
         panic!("the helper ended early");

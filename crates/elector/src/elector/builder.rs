@@ -21,13 +21,16 @@ use crate::random;
 use crate::store::LeaseStore;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+type Start = Box<dyn FnMut(Term) -> Work + Send>;
+type Tell = Box<dyn FnMut() + Send>;
+type TellWho = Box<dyn FnMut(&Identity) + Send>;
 
 /// For those who know client-go's `LeaderCallbacks`.
 #[derive(Default)]
 pub(super) struct Callbacks {
-    pub(super) started: Option<Box<dyn FnMut(Term) -> Work + Send>>,
-    pub(super) stopped: Option<Box<dyn FnMut() + Send>>,
-    pub(super) new_leader: Option<Box<dyn FnMut(&Identity) + Send>>,
+    pub(super) started: Option<Start>,
+    pub(super) stopped: Option<Tell>,
+    pub(super) new_leader: Option<TellWho>,
 }
 
 impl fmt::Debug for Callbacks {

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::future::pending;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
 use futures_util::{Stream, stream};
@@ -104,11 +103,15 @@ fn ended(error: io::Error) -> WatchEnded {
     WatchEnded(format!("the lease's folder cannot be watched: {error}"))
 }
 
-/// Waits until the last living member of the household is dead; for ever if none is known to live.
+/// Waits until the household is dead; for ever if that cannot be known.
 async fn death(household: Option<&Household>) {
-    let living: Vec<OwnedFd> = household.map(Household::living).unwrap_or_default();
-    if living.is_empty() {
-        pending::<()>().await;
+    let Some(household) = household else {
+        return pending().await;
+    };
+    let living = household.living();
+    // It may have died since we looked; then there is nobody left to wait for.
+    if living.is_empty() && !household.is_gone() {
+        return pending().await;
     }
     for process in living {
         let Ok(process) = readable::watch(process) else {
@@ -177,6 +180,36 @@ impl Notices {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::process::ProcessRef;
+    use crate::testing::in_time;
+    use std::process::Command;
+    use std::task::{Context, Waker};
+
+    #[tokio::test]
+    async fn a_death_between_the_look_and_the_wait_is_not_missed() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let household = Household::of(vec![ProcessRef::of(child.id()).unwrap()]).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        in_time(death(Some(&household))).await;
+    }
+
+    #[tokio::test]
+    async fn a_household_that_cannot_be_seen_is_not_waited_for() {
+        let empty = Household::of(vec![]).unwrap();
+        for household in [None, Some(&empty)] {
+            let wait = std::pin::pin!(death(household));
+            assert!(
+                wait.poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
         }
     }
 }

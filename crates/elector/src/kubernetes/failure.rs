@@ -133,7 +133,11 @@ fn quoted_after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
 }
 
 /// All causes in one line; each says something the others do not.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    // This layer has nothing to say but its name.
+    if let Some(kube::Error::Service(cause)) = error.downcast_ref() {
+        return chain(cause.as_ref());
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -146,7 +150,7 @@ pub(super) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn find<'a, E: std::error::Error + 'static>(error: &'a kube::Error) -> Option<&'a E> {
+fn find<E: std::error::Error + 'static>(error: &kube::Error) -> Option<&E> {
     let mut cause = error.source();
     while let Some(error) = cause {
         if let Some(found) = error.downcast_ref::<E>() {

@@ -47,6 +47,7 @@ struct Inner {
     name: String,
     server: String,
     requests: Request,
+    watch_seconds: u32,
     seen: Mutex<Seen>,
 }
 
@@ -77,6 +78,7 @@ impl KubernetesStore {
                 namespace: target.namespace,
                 name: target.name,
                 requests: Request::new(path),
+                watch_seconds: target.watch_seconds,
                 seen: Mutex::default(),
             }),
         })

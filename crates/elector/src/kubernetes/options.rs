@@ -4,6 +4,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::Config;
 use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
@@ -24,9 +26,13 @@ pub struct Options {
     namespace: Option<String>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
+    watch_seconds: u32,
 }
 
 impl Options {
+    /// As long as the watches of Kubernetes' own components last at least.
+    const WATCH_SECONDS: u32 = 290;
+
     /// The lease of this name.
     pub fn lease(name: impl Into<String>) -> Self {
         Self {
@@ -34,6 +40,7 @@ impl Options {
             namespace: None,
             kubeconfig: None,
             context: None,
+            watch_seconds: Self::WATCH_SECONDS,
         }
     }
 
@@ -52,6 +59,12 @@ impl Options {
     /// In this context of the kubeconfig, instead of its current one.
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.context = Some(context.into());
+        self
+    }
+
+    /// After how many seconds the server ends a watch, which is then resumed. Without it: 290.
+    pub fn watch_seconds(mut self, seconds: u32) -> Self {
+        self.watch_seconds = seconds;
         self
     }
 
@@ -75,6 +88,7 @@ impl Options {
             name: self.name,
             namespace,
             config,
+            watch_seconds: self.watch_seconds,
         })
     }
 }
@@ -83,6 +97,7 @@ pub(super) struct Target {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) config: Config,
+    pub(super) watch_seconds: u32,
 }
 
 fn first_namespace(
@@ -238,6 +253,9 @@ impl Source {
         // The election decides when to try again.
         config.default_retry = false;
         config.proxy_url = None;
+        let agent = concat!("soloist/", env!("CARGO_PKG_VERSION"));
+        let agent = (USER_AGENT, HeaderValue::from_static(agent));
+        config.headers.push(agent);
         Ok(config)
     }
 }

@@ -16,8 +16,6 @@ use super::{Inner, object};
 use crate::clock::{self, Timer};
 use crate::store::WatchEnded;
 
-/// The server ends a watch after this long; we resume it.
-const SERVER_TIMEOUT_SECONDS: u32 = 290;
 /// A server that keeps a watch sends a bookmark about every minute. Hearing nothing for longer, we ask anew.
 const IDLE: Duration = Duration::from_secs(90);
 /// A watch that ends sooner than this was not ended by its timeout.
@@ -127,7 +125,7 @@ impl Watching {
 async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
     let params = WatchParams::default()
         .fields(&inner.selector())
-        .timeout(SERVER_TIMEOUT_SECONDS);
+        .timeout(inner.watch_seconds);
     let asked = inner.asked("watch");
     let failed = |error: &kube::Error| WatchEnded(asked.failed(error).to_string());
     let request = inner
