@@ -8,15 +8,16 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use soloist_core::ids::Version;
 
+use super::counter::{Counter, fingerprint, first_version};
 use super::failure;
 use super::form::Form;
 use crate::store::StoreError;
@@ -132,7 +133,12 @@ impl Disk {
 
     fn read_record(&self) -> Result<Option<Vec<u8>>, StoreError> {
         let failed = |error: io::Error| failure::before(&error, "read the lease", &self.record);
-        let file = match File::open(&self.record) {
+        // Through a link, two paths would be two leases as soon as one is replaced.
+        let opened = OpenOptions::new()
+            .read(true)
+            .custom_flags(no_follow())
+            .open(&self.record);
+        let file = match opened {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -263,82 +269,4 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
 
 fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
-}
-
-/// The wall clock's milliseconds: should somebody delete the counter too, tokens still grow.
-fn first_version() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    let millis = since_epoch.map_or(1, |d| d.as_millis()).max(1);
-    u64::try_from(millis).unwrap_or(1)
-}
-
-/// FNV-1a: it has to tell apart edits by hand, not attacks.
-fn fingerprint(content: &[u8]) -> u64 {
-    content.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counter {
-    /// Zero in a new lock file.
-    version: u64,
-    /// Of the content at this version; `None` if there was no record.
-    fingerprint: Option<u64>,
-}
-
-impl Counter {
-    const TITLE: &'static str = "soloist lease counter, do not edit";
-
-    /// `None` if the file is not one of ours.
-    fn load(file: &File) -> io::Result<Option<Self>> {
-        let mut content = [0; 128];
-        let mut length = 0;
-        loop {
-            match file.read_at(&mut content[length..], length as u64)? {
-                0 => break,
-                count => length += count,
-            }
-        }
-        if length == 0 {
-            return Ok(Some(Self {
-                version: 0,
-                fingerprint: None,
-            }));
-        }
-        Ok(std::str::from_utf8(&content[..length])
-            .ok()
-            .and_then(Self::parse))
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        if lines.next()? != Self::TITLE {
-            return None;
-        }
-        let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
-        let fingerprint = match lines.next()?.strip_prefix("record ")? {
-            "----------------" => None,
-            hex => Some(u64::from_str_radix(hex, 16).ok()?),
-        };
-        Some(Self {
-            version,
-            fingerprint,
-        })
-    }
-
-    /// Always the same length and less than a sector, so it is overwritten in one piece.
-    fn save(self, file: &File) -> io::Result<()> {
-        let record = match self.fingerprint {
-            Some(fingerprint) => format!("{fingerprint:016x}"),
-            None => "-".repeat(16),
-        };
-        let text = format!(
-            "{}\nversion {:020}\nrecord {record}\n",
-            Self::TITLE,
-            self.version
-        );
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync_data()
-    }
 }

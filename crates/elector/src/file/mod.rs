@@ -13,6 +13,7 @@
 //! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
 //! goes on or dies; the error names the lock file.
 
+mod counter;
 mod disk;
 mod failure;
 mod form;

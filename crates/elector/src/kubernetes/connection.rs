@@ -15,7 +15,7 @@ use kube::{Client, Config};
 use tower::{BoxError, ServiceBuilder};
 
 use super::failure::chain;
-use super::options::ConnectError;
+use super::source::ConnectError;
 
 pub(super) struct Connection {
     config: Config,

@@ -52,6 +52,11 @@ impl Asked<'_> {
         match status.code {
             409 if self.writes() => StoreError::LostRace(said),
             404 if self.verb == "update" => StoreError::LostRace(said),
+            404 if !self.writes() => StoreError::refused(
+                format!("the server has no leases: {said}"),
+                self.place(),
+                "Check that this address is a Kubernetes API server",
+            ),
             404 => StoreError::refused(
                 format!("the API server has no place for this lease: {said}"),
                 self.place(),
@@ -65,6 +70,11 @@ impl Asked<'_> {
                 self.place(),
                 "The token or certificate is missing, wrong or expired. In a Pod: check that the service account's token is mounted \
                  (automountServiceAccountToken) and that the account still exists. Elsewhere: log in again, or check the user in the kubeconfig",
+            ),
+            403 if status.message.contains("being terminated") => StoreError::refused(
+                format!("the namespace is being deleted: {said}"),
+                self.place(),
+                "Nothing can be created in it any more; choose another namespace",
             ),
             403 => self.forbidden(&said, &status.message),
             429 => StoreError::Unavailable(format!("the API server has too much to do: {said}")),

@@ -14,6 +14,7 @@ mod failure;
 mod names;
 mod object;
 mod options;
+mod source;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -32,7 +33,8 @@ use connection::Connection;
 use failure::Asked;
 
 pub use names::NameError;
-pub use options::{ConnectError, Options};
+pub use options::Options;
+pub use source::ConnectError;
 
 /// A lease in a Kubernetes cluster. Clones share it.
 #[derive(Clone, Debug)]

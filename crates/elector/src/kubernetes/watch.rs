@@ -18,6 +18,8 @@ use crate::store::WatchEnded;
 
 /// A server that keeps a watch sends a bookmark about every minute. Hearing nothing for longer, we ask anew.
 const IDLE: Duration = Duration::from_secs(90);
+/// The answer to a new watch comes at once, before any event.
+const OPENING: Duration = Duration::from_secs(10);
 /// A watch that ends sooner than this was not ended by its timeout.
 const SHORTEST: Duration = Duration::from_secs(1);
 
@@ -133,7 +135,7 @@ async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
         .watch(&params, &after.to_string())
         .map_err(|error| failed(&kube::Error::BuildRequest(error)))?;
     let mut idle = Timer::new().map_err(no_timer)?;
-    let limit = clock::now() + IDLE;
+    let limit = clock::now() + OPENING;
     let opening = async {
         let client = inner.connection.client().await?;
         client.request_events::<Value>(request).await

@@ -1,237 +1,26 @@
-//! The low level: one task that runs the election on a store.
-//!
-//! [`Driver::spawn`] gives a [`DriverHandle`] for commands and a channel of [`DriverEvent`]s. The owner
-//! keeps the duties that [`soloist_core::election`] names: to stop its work in time, and not to
-//! [`leave`](DriverHandle::leave) before the work has stopped.
+//! The loop that carries the election's outputs out and what comes of them in.
 
 use std::future::{Future, pending};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt};
-use soloist_core::election::{Answer, Config, Elected, Election, Loss, Output, Purpose};
-use soloist_core::ids::{Identity, OpId};
+use soloist_core::election::{Answer, Config, Election, Output};
+use soloist_core::ids::OpId;
 use soloist_core::record::Snapshot;
 use soloist_core::time::{Human, Moment};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinHandle};
-use tracing::{Instrument, debug, info_span, trace};
+use tracing::{debug, trace};
 
+use super::heartbeat::Pulse;
+use super::{DriverEvent, DriverHandle, RequestKind};
 use crate::clock::{self, Timer};
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 
-/// What the owner of an election is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DriverEvent {
-    /// We lead.
-    Elected(Elected),
-    /// We lead until then.
-    Extended {
-        /// The new end.
-        valid_until: Moment,
-    },
-    /// We do not lead any more.
-    Lost(Loss),
-    /// What [`DriverHandle::leave`] asked for is done.
-    Left,
-    /// Another holder was seen in the record, or none.
-    Holder(Option<Identity>),
-    /// The store refuses us for good, until somebody changes something.
-    Refused {
-        /// What, where, and what to do.
-        error: StoreError,
-    },
-    /// A request ended: for metrics, and for logs that say why.
-    Answered {
-        /// Which kind.
-        request: RequestKind,
-        /// How long it took.
-        took: Duration,
-        /// What went wrong, if something did.
-        error: Option<StoreError>,
-    },
-    /// The watch ended; a read and a new watch follow.
-    WatchEnded(WatchEnded),
-}
-
-/// What a request was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RequestKind {
-    /// To know the record.
-    Read,
-    /// To begin a term.
-    Acquire,
-    /// To go on.
-    Renew,
-    /// To end a term.
-    Release,
-}
-
-impl RequestKind {
-    /// As a metric's label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Release => "release",
-        }
-    }
-}
-
-impl From<Purpose> for RequestKind {
-    fn from(purpose: Purpose) -> Self {
-        match purpose {
-            Purpose::Acquire => Self::Acquire,
-            Purpose::Renew => Self::Renew,
-            Purpose::Release => Self::Release,
-        }
-    }
-}
-
-/// Starts drivers.
-#[derive(Debug)]
-pub struct Driver;
-
-impl Driver {
-    /// Starts the election's task. It takes no part before [`DriverHandle::stand`], and ends, without
-    /// releasing anything, when the handle or the receiver is dropped.
-    ///
-    /// The channel is bounded: an owner that takes no events for long stops the renewals, as it should.
-    ///
-    /// # Errors
-    /// When the system has no file descriptor left for a timer.
-    pub fn spawn<S: LeaseStore>(
-        store: S,
-        config: Config,
-    ) -> io::Result<(DriverHandle, mpsc::Receiver<DriverEvent>)> {
-        let (command_sender, commands) = mpsc::unbounded_channel();
-        let (events, event_receiver) = mpsc::channel(64);
-        let pulse = Arc::new(Pulse::default());
-        pulse.beat(clock::now());
-        let span = info_span!("election", identity = %config.identity, store = %store.describe());
-        let task = Task {
-            store: Arc::new(store),
-            attempt_limit: config.timings.attempt_limit(),
-            election: Election::new(config),
-            commands,
-            events,
-            pulse: Arc::clone(&pulse),
-            timer: Timer::new()?,
-            request: None,
-            watch: None,
-            last_error: None,
-        };
-        let handle = DriverHandle {
-            commands: command_sender,
-            pulse,
-            task: tokio::spawn(task.run().instrument(span)),
-        };
-        Ok((handle, event_receiver))
-    }
-}
-
-/// Commands to the election's task, and a look at its health. A command to a task that has ended does
-/// nothing: the closed event channel says that it has.
-#[derive(Debug)]
-pub struct DriverHandle {
-    commands: mpsc::UnboundedSender<Command>,
-    pulse: Arc<Pulse>,
-    task: JoinHandle<()>,
-}
-
-impl DriverHandle {
-    /// The loop turns at least this often, so a [`heartbeat`](Self::heartbeat) that is a few of these
-    /// old means that it has stalled.
-    pub const HEARTBEAT: Duration = Duration::from_secs(2);
-
-    /// See [`Election::stand`].
-    pub fn stand(&self) {
-        let _ = self.commands.send(Command::Stand);
-    }
-
-    /// See [`Election::resign`].
-    pub fn resign(&self) {
-        let _ = self.commands.send(Command::Resign);
-    }
-
-    /// See [`Election::leave`]; only when our work has stopped.
-    pub fn leave(&self) {
-        let _ = self.commands.send(Command::Leave);
-    }
-
-    /// How often the loop has turned, and when last.
-    #[must_use]
-    pub fn heartbeat(&self) -> Heartbeat {
-        self.pulse.read()
-    }
-
-    /// A look at the heartbeat for somebody who does not own the handle.
-    #[must_use]
-    pub fn monitor(&self) -> HeartbeatMonitor {
-        HeartbeatMonitor(Arc::clone(&self.pulse))
-    }
-
-    /// Ends the task, without releasing anything, and says how it had ended if it had.
-    ///
-    /// # Errors
-    /// When it panicked.
-    pub async fn join(self) -> Result<(), JoinError> {
-        drop(self.commands);
-        self.task.await
-    }
-}
-
-/// Reads the heartbeat of a driver.
-#[derive(Clone, Debug)]
-pub struct HeartbeatMonitor(Arc<Pulse>);
-
-impl HeartbeatMonitor {
-    /// How often the loop has turned, and when last.
-    #[must_use]
-    pub fn heartbeat(&self) -> Heartbeat {
-        self.0.read()
-    }
-}
-
-/// A sign of life of the election's loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// How often the loop has turned.
-    pub turns: u64,
-    /// When it last did.
-    pub last: Moment,
-}
-
-#[derive(Debug, Default)]
-struct Pulse {
-    turns: AtomicU64,
-    last_nanos: AtomicU64,
-}
-
-impl Pulse {
-    fn beat(&self, now: Moment) {
-        let nanos = u64::try_from(now.uptime().as_nanos()).unwrap_or(u64::MAX);
-        self.last_nanos.store(nanos, Ordering::Relaxed);
-        self.turns.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn read(&self) -> Heartbeat {
-        Heartbeat {
-            turns: self.turns.load(Ordering::Relaxed),
-            last: Moment::since_boot(Duration::from_nanos(
-                self.last_nanos.load(Ordering::Relaxed),
-            )),
-        }
-    }
-}
-
 #[derive(Clone, Copy, Debug)]
-enum Command {
+pub(super) enum Command {
     Stand,
     Resign,
     Leave,
@@ -247,7 +36,7 @@ struct Pending {
     request: Request,
 }
 
-struct Task<S> {
+pub(super) struct Task<S> {
     store: Arc<S>,
     attempt_limit: Duration,
     election: Election,
@@ -271,7 +60,28 @@ enum Woken {
 }
 
 impl<S: LeaseStore> Task<S> {
-    async fn run(mut self) {
+    pub(super) fn new(
+        store: S,
+        config: Config,
+        commands: mpsc::UnboundedReceiver<Command>,
+        events: mpsc::Sender<DriverEvent>,
+        pulse: Arc<Pulse>,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            store: Arc::new(store),
+            attempt_limit: config.timings.attempt_limit(),
+            election: Election::new(config),
+            commands,
+            events,
+            pulse,
+            timer: Timer::new()?,
+            request: None,
+            watch: None,
+            last_error: None,
+        })
+    }
+
+    pub(super) async fn run(mut self) {
         while self.turn().await.is_ok() {}
     }
 
