@@ -78,8 +78,7 @@ impl Counter {
             Self::TITLE,
             self.version
         );
-        file.write_all_at(text.as_bytes(), 0)?;
-        file.sync_data()
+        file.write_all_at(text.as_bytes(), 0)
     }
 }
 

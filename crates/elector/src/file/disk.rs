@@ -206,8 +206,8 @@ impl Locked<'_> {
         .map_err(|error| failure::before(&error, "write the lock file", lock))
     }
 
-    /// Replaces the record; as a new version, or as a correction of the present one.
-    pub(super) fn replace(mut self, form: &Form, new: NewVersion) -> Result<Version, StoreError> {
+    /// Replaces the record.
+    pub(super) fn replace(mut self, form: &Form, change: Change) -> Result<Version, StoreError> {
         let content = form.to_bytes();
         let disk = self.disk;
         write_durably(&disk.temporary, &content).map_err(|error| {
@@ -219,19 +219,26 @@ impl Locked<'_> {
             failure::before(&error, "replace the lease", &disk.record)
         })?;
         // From here on it has landed, whatever goes wrong; should we die, the next one to look counts it.
-        let version = match new {
-            NewVersion::Yes => self.counter.version + 1,
-            NewVersion::No => self.counter.version,
+        let version = match change {
+            Change::NewTerm | Change::Progress => self.counter.version + 1,
+            Change::Correction => self.counter.version,
         };
-        sync_folder(&disk.folder)
-            .and_then(|()| {
-                self.count(Counter {
-                    version,
-                    fingerprint: Some(fingerprint(&content)),
-                })
+        let counter = Counter {
+            version,
+            fingerprint: Some(fingerprint(&content)),
+        };
+        self.count(counter)
+            .and_then(|()| match change {
+                Change::NewTerm => self.make_durable(),
+                Change::Progress | Change::Correction => Ok(()),
             })
             .map_err(|error| failure::after(&error, &disk.record))?;
         Ok(Version::new(version))
+    }
+
+    fn make_durable(&self) -> io::Result<()> {
+        self.file.sync_data()?;
+        File::open(&self.disk.folder)?.sync_all()
     }
 
     fn count(&mut self, counter: Counter) -> io::Result<()> {
@@ -248,11 +255,16 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Whether a replacement is a change that watchers must see.
+/// What a replacement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NewVersion {
-    Yes,
-    No,
+pub(super) enum Change {
+    /// Its version is a token, so the count must outlive a loss of power. Nothing else must: after one, no
+    /// process of before is alive. (The record's content is always flushed, lest it be found torn.)
+    NewTerm,
+    /// A new version that is not a token.
+    Progress,
+    /// The same version, for watchers.
+    Correction,
 }
 
 fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -265,8 +277,4 @@ fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
         .open(path)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

@@ -30,7 +30,7 @@ use soloist_core::ids::{InstanceId, Version};
 use soloist_core::record::{Record, Snapshot};
 
 use crate::store::{LeaseStore, StoreError, WatchEnded};
-use disk::{Disk, Locked, NewVersion};
+use disk::{Change, Disk, Locked};
 use form::Form;
 use process::Household;
 
@@ -107,7 +107,7 @@ impl FileStore {
                 .is_some_and(|s| Some(s.instance) == instance);
             if ours && record.holder.is_some() {
                 form.set_household(Some(&household));
-                locked.replace(&form, NewVersion::No)?;
+                locked.replace(&form, Change::Correction)?;
             }
             Ok(())
         })
@@ -172,7 +172,11 @@ impl Inner {
             }
         };
         form.set(record, purpose, household.as_ref());
-        locked.replace(&form, NewVersion::Yes)
+        let change = match purpose {
+            Purpose::Acquire => Change::NewTerm,
+            Purpose::Renew | Purpose::Release => Change::Progress,
+        };
+        locked.replace(&form, change)
     }
 }
 
