@@ -6,6 +6,7 @@
 //! ```
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use soloist_elector::file::FileStore;
 use soloist_elector::kubernetes::{KubernetesStore, Options};
@@ -13,7 +14,17 @@ use soloist_elector::{Elector, ElectorError, LeaseStore};
 use tokio::signal::unix::{SignalKind, signal};
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match start().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["file", path] => run(FileStore::open(path)?).await,

@@ -157,8 +157,9 @@ impl fmt::Debug for MemoryStore {
 
 impl State {
     fn current(&self) -> &Snapshot {
-        #[allow(clippy::expect_used, reason = "it begins with one and only grows")]
-        self.history.last().expect("a first state")
+        self.history
+            .last()
+            .expect("it begins with one state and only grows")
     }
 
     fn push(&mut self, record: Option<Record>) -> Version {

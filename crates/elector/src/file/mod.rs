@@ -11,7 +11,9 @@
 //!
 //! *Limits.* Network file systems and FUSE are refused: they are not one machine. A process that is stopped
 //! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
-//! goes on or dies; the error names the lock file.
+//! goes on or dies; the error names the lock file. Whoever deletes the lock file *and* sets the wall clock back
+//! may make tokens shrink: the counter then begins anew with the clock's milliseconds. A write takes as long as
+//! the disk takes to flush it, so on a slow disk a lease of a few seconds is too short; a tmpfs has no such wait.
 
 mod counter;
 mod disk;

@@ -71,7 +71,7 @@ impl Options {
         if let Some(namespace) = &self.namespace {
             names::namespace(namespace)?;
         }
-        let source = Source::find(self.kubeconfig, self.context.is_some())?;
+        let source = Source::find(self.kubeconfig, self.context.as_deref())?;
         let config = source.load(self.context).await?;
         let namespace = self.namespace.unwrap_or_else(|| {
             first_namespace(

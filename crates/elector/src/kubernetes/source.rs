@@ -102,7 +102,7 @@ pub(super) enum Source {
 impl Source {
     pub(super) fn find(
         explicit: Option<PathBuf>,
-        wants_context: bool,
+        context: Option<&str>,
     ) -> Result<Self, ConnectError> {
         if let Some(path) = explicit {
             return Self::read(&path);
@@ -114,14 +114,15 @@ impl Source {
                 return Ok(Self::file(kubeconfig, path));
             }
         }
-        if env::var_os("KUBERNETES_SERVICE_HOST").is_some() && !wants_context {
+        if env::var_os("KUBERNETES_SERVICE_HOST").is_some() && context.is_none() {
             return Ok(Self::Pod);
         }
         let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
         let default = home.join(".kube/config");
-        match default.exists() {
-            true => Self::read(&default),
-            false => Err(ConnectError::NoConfig(default.display().to_string())),
+        match context {
+            _ if default.exists() => Self::read(&default),
+            Some(context) => Err(ConnectError::ContextWithoutKubeconfig(context.into())),
+            None => Err(ConnectError::NoConfig(default.display().to_string())),
         }
     }
 
