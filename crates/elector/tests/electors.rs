@@ -43,9 +43,12 @@ async fn a_release_is_taken_over_at_once<F: Fixture>(fixture: F) {
     let first = elector(fixture.store(), "first");
     let second = elector(fixture.store(), "second");
     let term = lead(&first).await;
+    let mut seen = second.leadership();
     let next = tokio::spawn(async move { (lead(&second).await, second) });
-    sees(&first, Some("first")).await;
-    // The standby must be watching before the release, else it wins by reading.
+    let leader = first.identity().clone();
+    in_time(seen.wait_for(|l| l.leader.as_ref() == Some(&leader)))
+        .await
+        .unwrap();
     let token = term.token();
     let released = clock::now();
     term.finish();
