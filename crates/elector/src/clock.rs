@@ -1,0 +1,126 @@
+//! The one local clock, `CLOCK_BOOTTIME`, and timers on it.
+//!
+//! Not `tokio::time`: that clock stands still while the machine is suspended, and a lease does not.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use soloist_core::time::Moment;
+
+use crate::readable::{self, Readable};
+
+/// What the clock shows.
+#[must_use]
+pub fn now() -> Moment {
+    let read = clock_gettime(ClockId::Boottime);
+    // The kernel's clock never runs below zero, and its nanoseconds are below a billion.
+    let seconds = u64::try_from(read.tv_sec).unwrap_or(0);
+    let nanos = u32::try_from(read.tv_nsec).unwrap_or(0);
+    Moment::since_boot(Duration::new(seconds, nanos))
+}
+
+/// A timer that rings at a [`Moment`], also when the machine was suspended in between.
+#[derive(Debug)]
+pub struct Timer(Readable);
+
+impl Timer {
+    /// A timer that does not ring yet. Must be called in a tokio runtime with I/O enabled.
+    ///
+    /// # Errors
+    /// When the system has no file descriptor left.
+    pub fn new() -> io::Result<Self> {
+        let fd = timerfd_create(
+            TimerfdClockId::Boottime,
+            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
+        )?;
+        Ok(Self(readable::watch(fd)?))
+    }
+
+    /// Waits until the clock shows at least `at`; for ever if that is [`Moment::NEVER`].
+    ///
+    /// # Errors
+    /// Whatever the kernel says; not expected.
+    pub async fn until(&mut self, at: Moment) -> io::Result<()> {
+        if at == Moment::NEVER {
+            std::future::pending::<()>().await;
+        }
+        while now() < at {
+            // Setting it also takes back an earlier ring.
+            timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &once(at))?;
+            let mut ready = self.0.readable_mut().await?;
+            let mut expirations = [0; 8];
+            match rustix::io::read(ready.get_inner(), &mut expirations) {
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn once(at: Moment) -> Itimerspec {
+    let uptime = at.uptime();
+    let zero = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    Itimerspec {
+        it_interval: zero,
+        it_value: Timespec {
+            tv_sec: i64::try_from(uptime.as_secs()).unwrap_or(i64::MAX),
+            // Zero would disarm the timer; one nanosecond after boot has passed anyway.
+            tv_nsec: i64::from(uptime.subsec_nanos()).max(1),
+        },
+    }
+}
+
+/// Waits for `length`, suspend included.
+///
+/// # Errors
+/// As [`Timer::new`].
+pub async fn sleep(length: Duration) -> io::Result<()> {
+    let at = now() + length;
+    Timer::new()?.until(at).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_timer_rings_at_its_moment_and_not_before() {
+        let mut timer = Timer::new().unwrap();
+        for millis in [1, 20, 3] {
+            let at = now() + Duration::from_millis(millis);
+            timer.until(at).await.unwrap();
+            assert!(now() >= at);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_timer_that_was_given_up_does_not_ring_for_the_next_moment() {
+        let mut timer = Timer::new().unwrap();
+        let soon = now() + Duration::from_millis(5);
+        let ring = tokio::time::timeout(Duration::from_millis(1), timer.until(soon)).await;
+        assert!(ring.is_err());
+        let later = now() + Duration::from_millis(30);
+        timer.until(later).await.unwrap();
+        assert!(now() >= later);
+    }
+
+    #[tokio::test]
+    async fn never_does_not_come() {
+        let mut timer = Timer::new().unwrap();
+        let wait = timer.until(Moment::NEVER);
+        assert!(
+            tokio::time::timeout(Duration::from_millis(5), wait)
+                .await
+                .is_err()
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! The record as JSON.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use soloist_core::election::Purpose;
+use soloist_core::ids::Identity;
+use soloist_core::record::Record;
+
+use super::process::Household;
+use crate::signature;
+
+const FORMAT: &str = "soloist-lease";
+const FORMAT_VERSION: u64 = 1;
+
+/// The record file's content.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Form(Map<String, Value>);
+
+impl Form {
+    /// Reads a record file.
+    ///
+    /// # Errors
+    /// What is wrong with it, as a sentence's end: `it …`.
+    pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
+        if content.is_empty() {
+            return Err("is empty".into());
+        }
+        let map: Map<String, Value> = serde_json::from_slice(content)
+            .map_err(|error| format!("is not the JSON of a lease: {error}"))?;
+        if map.get("format").and_then(Value::as_str) != Some(FORMAT) {
+            return Err(format!(
+                "is not a lease of soloist: it lacks \"format\": \"{FORMAT}\""
+            ));
+        }
+        if map.get("formatVersion").and_then(Value::as_u64) != Some(FORMAT_VERSION) {
+            return Err(format!(
+                "has a format version other than {FORMAT_VERSION}, the only one that this program knows"
+            ));
+        }
+        match map.get("holder") {
+            None | Some(Value::Null | Value::String(_)) => Ok(Self(map)),
+            Some(other) => Err(format!("has a holder that is not a text: {other}")),
+        }
+    }
+
+    pub(super) fn record(&self) -> Record {
+        let text = |name: &str| self.0.get(name).and_then(Value::as_str);
+        Record {
+            holder: text("holder").and_then(Identity::found),
+            duration_seconds: self.0.get("durationSeconds").and_then(Value::as_i64),
+            transitions: self
+                .0
+                .get("transitions")
+                .and_then(Value::as_u64)
+                .unwrap_or(0),
+            signature: text("signature").and_then(signature::parse),
+        }
+    }
+
+    pub(super) fn household(&self) -> Option<Household> {
+        Household::from_json(self.0.get("processes")?)
+    }
+
+    /// Whether this is held by the one who signed it, and all who could act for it are dead.
+    pub(super) fn holder_is_gone(&self) -> bool {
+        let record = self.record();
+        record.holder.is_some()
+            && record.signed().is_some()
+            && self
+                .household()
+                .is_some_and(|household| household.is_gone())
+    }
+
+    /// Writes over what is ours, and keeps the rest.
+    pub(super) fn set(&mut self, record: &Record, purpose: Purpose, household: Option<&Household>) {
+        let now = json!(Timestamp::now().to_string());
+        let mut put = |name: &str, value: Value| self.0.insert(name.into(), value);
+        put("format", json!(FORMAT));
+        put("formatVersion", json!(FORMAT_VERSION));
+        put(
+            "holder",
+            json!(record.holder.as_ref().map(Identity::as_str)),
+        );
+        put("durationSeconds", json!(record.duration_seconds));
+        put("transitions", json!(record.transitions));
+        put(
+            "signature",
+            json!(record.signature.as_ref().map(signature::to_text)),
+        );
+        put("renewed", now.clone());
+        match purpose {
+            Purpose::Acquire | Purpose::Release => put("acquired", now),
+            Purpose::Renew => None,
+        };
+        self.set_household(household.filter(|_| record.holder.is_some()));
+    }
+
+    pub(super) fn set_household(&mut self, household: Option<&Household>) {
+        match household {
+            Some(household) => self.0.insert("processes".into(), household.to_json()),
+            None => self.0.remove("processes"),
+        };
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        format!("{:#}\n", Value::Object(self.0.clone())).into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ours_is_refused_with_the_reason() {
+        for (content, reason) in [
+            ("", "is empty"),
+            ("hello", "is not the JSON of a lease"),
+            ("[]", "is not the JSON of a lease"),
+            ("{}", "is not a lease of soloist"),
+            (
+                r#"{"format": "soloist-lease", "formatVersion": 2}"#,
+                "has a format version other than 1",
+            ),
+            (
+                r#"{"format": "soloist-lease", "formatVersion": 1, "holder": 7}"#,
+                "has a holder that is not a text: 7",
+            ),
+        ] {
+            let error = Form::parse(content.as_bytes()).unwrap_err();
+            assert!(error.starts_with(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn odd_values_are_survived() {
+        let content = r#"{"format": "soloist-lease", "formatVersion": 1, "holder": "",
+            "durationSeconds": "soon", "transitions": -1, "signature": "x", "processes": 3}"#;
+        let form = Form::parse(content.as_bytes()).unwrap();
+        let nothing = Record {
+            holder: None,
+            duration_seconds: None,
+            transitions: 0,
+            signature: None,
+        };
+        assert_eq!(form.record(), nothing);
+        assert!(!form.holder_is_gone());
+    }
+}

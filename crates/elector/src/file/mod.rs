@@ -1,0 +1,218 @@
+//! The lease as a file, for the processes of one machine. No daemon.
+//!
+//! The record is a JSON file of mode 0600 that is only ever replaced as a whole; `NAME.lock` beside it
+//! holds the lock and the counter of versions. Timestamps in the record are for people. Fields that are not
+//! ours are kept.
+//!
+//! *Dead holders.* The record names the processes that can act for the holder: this one, unless
+//! [`FileStore::set_processes`] says otherwise. Once all of them are provably dead, or the machine was
+//! restarted, the holder is succeeded at once. The proof needs the same PID namespace; from another one (a
+//! container) the lease is waited out instead.
+//!
+//! *Limits.* Network file systems and FUSE are refused: they are not one machine. A process that is stopped
+//! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
+//! goes on or dies; the error names the lock file. Whoever deletes the lock file *and* sets the wall clock back
+//! may make tokens shrink: the counter then begins anew with the clock's milliseconds. A write takes as long as
+//! the disk takes to flush it, so on a slow disk a lease of a few seconds is too short; a tmpfs has no such wait.
+
+mod counter;
+mod disk;
+mod failure;
+mod form;
+mod process;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::Stream;
+use soloist_core::election::{Base, Purpose};
+use soloist_core::ids::{InstanceId, Version};
+use soloist_core::record::{Record, Snapshot};
+
+use crate::store::{LeaseStore, StoreError, WatchEnded};
+use disk::{Change, Disk, Locked};
+use form::Form;
+use process::Household;
+
+pub use process::ProcessRef;
+
+/// A lease in a file. Clones share it.
+#[derive(Clone, Debug)]
+pub struct FileStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    disk: Disk,
+    own: Mutex<Own>,
+}
+
+#[derive(Debug)]
+struct Own {
+    household: Option<Household>,
+    /// Whose records these processes act for.
+    instance: Option<InstanceId>,
+}
+
+impl FileStore {
+    /// The lease at this path. The folder is made, for this user only, if it does not exist.
+    ///
+    /// # Errors
+    /// When the path cannot be a lease: the folder cannot be made, it is a folder itself, or it is not on a
+    /// file system of this machine. Files are first touched by the first request.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let household = ProcessRef::this().and_then(|this| Household::of(vec![this]));
+        let own = Own {
+            // Without /proc nothing can be proven, and leases are waited out.
+            household: household.ok(),
+            instance: None,
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                disk: Disk::open(path.as_ref())?,
+                own: Mutex::new(own),
+            }),
+        })
+    }
+
+    /// Where the record is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.inner.disk.record().to_owned()
+    }
+
+    /// Names all processes that act for this replica, for example this one and its guard. When this returns,
+    /// a record that this replica holds names them too, so it is to be called *before* a new process begins
+    /// to act. The record's version stays.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or as a write.
+    pub async fn set_processes(&self, processes: Vec<ProcessRef>) -> Result<(), StoreError> {
+        self.blocking(move |inner, given_up| {
+            let household = Household::of(processes)
+                .map_err(|error| StoreError::Unavailable(format!("cannot read /proc: {error}")))?;
+            let instance = {
+                let mut own = inner.own();
+                own.household = Some(household.clone());
+                own.instance
+            };
+            let locked = inner.disk.lock(given_up)?;
+            let Some(mut form) = locked.form().cloned() else {
+                return Ok(());
+            };
+            let record = form.record();
+            let ours = record
+                .signed()
+                .is_some_and(|s| Some(s.instance) == instance);
+            if ours && record.holder.is_some() {
+                form.set_household(Some(&household));
+                locked.replace(&form, Change::Correction)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Disks and locks block, so this is not for the runtime's threads. Whoever drops the future gives up the
+    /// wait for the lock.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Inner, &dyn Fn() -> bool) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let dropped = Dropped(Arc::new(AtomicBool::new(false)));
+        let given_up = Arc::clone(&dropped.0);
+        let work = move || work(&inner, &|| given_up.load(Ordering::Relaxed));
+        let done = tokio::task::spawn_blocking(work).await;
+        drop(dropped);
+        done.unwrap_or_else(|error| Err(StoreError::Unknown(error.to_string())))
+    }
+}
+
+struct Dropped(Arc<AtomicBool>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Inner {
+    fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(
+        &self,
+        base: Base,
+        record: &Record,
+        purpose: Purpose,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Version, StoreError> {
+        let household = {
+            let mut own = self.own();
+            own.instance = record.signature.as_ref().map(|s| s.instance);
+            own.household.clone()
+        };
+        let locked = self.disk.lock(given_up)?;
+        let found = locked.version();
+        let mut form = match (base, locked.form()) {
+            (Base::Absent, None) => Form::default(),
+            (Base::Version(version), Some(form)) if version == found => form.clone(),
+            (_, Some(_)) => {
+                return Err(StoreError::LostRace(format!(
+                    "the lease is at version {found}"
+                )));
+            }
+            (_, None) => {
+                return Err(StoreError::LostRace(format!(
+                    "there is no lease, at version {found}"
+                )));
+            }
+        };
+        form.set(record, purpose, household.as_ref());
+        let change = match purpose {
+            Purpose::Acquire => Change::NewTerm,
+            Purpose::Renew | Purpose::Release => Change::Progress,
+        };
+        locked.replace(&form, change)
+    }
+}
+
+impl LeaseStore for FileStore {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        self.blocking(|inner, given_up| Ok(snapshot(&inner.disk.lock(given_up)?)))
+            .await
+    }
+
+    async fn write(
+        &self,
+        base: Base,
+        record: &Record,
+        purpose: Purpose,
+    ) -> Result<Version, StoreError> {
+        let record = record.clone();
+        self.blocking(move |inner, given_up| inner.write(base, &record, purpose, given_up))
+            .await
+    }
+
+    fn watch(
+        &self,
+        after: Version,
+    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+        watch::changes(self.clone(), after)
+    }
+
+    fn describe(&self) -> String {
+        format!("lease file {}", self.inner.disk.record().display())
+    }
+}
+
+fn snapshot(locked: &Locked<'_>) -> Snapshot {
+    let mut snapshot = Snapshot::new(locked.version(), locked.form().map(Form::record));
+    snapshot.holder_gone = locked.form().is_some_and(Form::holder_is_gone);
+    snapshot
+}

@@ -1,0 +1,215 @@
+//! Changes of the lease file, and the death of its holder, as they happen.
+
+use std::ffi::OsStr;
+use std::future::pending;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+
+use futures_util::{Stream, stream};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+use soloist_core::ids::Version;
+use soloist_core::record::Snapshot;
+
+use super::disk::Disk;
+use super::form::Form;
+use super::process::Household;
+use super::{FileStore, snapshot};
+use crate::readable::{self, Readable};
+use crate::store::WatchEnded;
+
+/// Every version after this one, or the end: notices of changes coalesce, and what lies between two
+/// versions that are not neighbours is not known.
+pub(super) fn changes(
+    store: FileStore,
+    after: Version,
+) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+    let begin = Watching::begin(store, after);
+    stream::unfold(Some(begin), |watching| async move {
+        match watching? {
+            Err(error) => Some((
+                Err(WatchEnded(format!("cannot watch the lease file: {error}"))),
+                None,
+            )),
+            Ok(mut watching) => match watching.next().await {
+                Ok(snapshot) => Some((Ok(snapshot), Some(Ok(watching)))),
+                Err(ended) => Some((Err(ended), None)),
+            },
+        }
+    })
+}
+
+struct Watching {
+    store: FileStore,
+    notices: Notices,
+    last: Version,
+    told_gone: bool,
+    /// Whose death has already been looked into.
+    mourned: Option<Household>,
+}
+
+impl Watching {
+    fn begin(store: FileStore, after: Version) -> io::Result<Self> {
+        Ok(Self {
+            notices: Notices::of(&store.inner.disk)?,
+            store,
+            last: after,
+            told_gone: false,
+            mourned: None,
+        })
+    }
+
+    async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+        loop {
+            // Before looking: what happens after this gives a new notice.
+            self.notices.take().map_err(ended)?;
+            let (found, household) = self.look().await?;
+            match found.version.get().checked_sub(self.last.get()) {
+                Some(0) if !found.holder_gone || self.told_gone => {}
+                Some(0 | 1) => {
+                    self.last = found.version;
+                    self.told_gone = found.holder_gone;
+                    return Ok(found);
+                }
+                Some(_) | None => {
+                    return Err(WatchEnded(format!(
+                        "changes went by unseen between version {} and {}",
+                        self.last, found.version
+                    )));
+                }
+            }
+            let household = household.filter(|h| self.mourned.as_ref() != Some(h));
+            tokio::select! {
+                notice = self.notices.arrive() => notice.map_err(ended)?,
+                () = death(household.as_ref()) => self.mourned = household,
+            }
+        }
+    }
+
+    async fn look(&self) -> Result<(Snapshot, Option<Household>), WatchEnded> {
+        self.store
+            .blocking(|inner, given_up| {
+                let locked = inner.disk.lock(given_up)?;
+                let household = locked.form().and_then(Form::household);
+                Ok((snapshot(&locked), household))
+            })
+            .await
+            .map_err(|error| WatchEnded(error.to_string()))
+    }
+}
+
+fn ended(error: io::Error) -> WatchEnded {
+    WatchEnded(format!("the lease's folder cannot be watched: {error}"))
+}
+
+/// Waits until the household is dead; for ever if that cannot be known.
+async fn death(household: Option<&Household>) {
+    let Some(household) = household else {
+        return pending().await;
+    };
+    let living = household.living();
+    // It may have died since we looked; then there is nobody left to wait for.
+    if living.is_empty() && !household.is_gone() {
+        return pending().await;
+    }
+    for process in living {
+        let Ok(process) = readable::watch(process) else {
+            return pending().await;
+        };
+        if process.readable().await.is_err() {
+            return pending().await;
+        }
+    }
+}
+
+/// The kernel's notices about the record file.
+struct Notices {
+    inotify: Readable,
+    name: Vec<u8>,
+}
+
+impl Notices {
+    fn of(disk: &Disk) -> io::Result<Self> {
+        let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+        let events = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MOVED_TO
+            | WatchFlags::MOVED_FROM
+            | WatchFlags::DELETE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
+        inotify::add_watch(&fd, disk.folder(), events)?;
+        let name = disk.record().file_name().unwrap_or(OsStr::new(""));
+        Ok(Self {
+            inotify: readable::watch(fd)?,
+            name: name.as_bytes().to_owned(),
+        })
+    }
+
+    /// Waits for one about the record.
+    async fn arrive(&mut self) -> io::Result<()> {
+        loop {
+            let mut ready = self.inotify.readable().await?;
+            ready.clear_ready();
+            drop(ready);
+            if self.take()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes all that there are now; whether one was about the record.
+    fn take(&mut self) -> io::Result<bool> {
+        let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
+        let mut about_the_record = false;
+        loop {
+            match reader.next() {
+                Ok(event) if event.events().intersects(gone) => {
+                    return Err(io::Error::other("it was moved or deleted"));
+                }
+                Ok(event) => {
+                    about_the_record |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
+                        || event
+                            .file_name()
+                            .is_some_and(|name| name.to_bytes() == self.name);
+                }
+                Err(Errno::AGAIN) => return Ok(about_the_record),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::process::ProcessRef;
+    use crate::testing::in_time;
+    use std::process::Command;
+    use std::task::{Context, Waker};
+
+    #[tokio::test]
+    async fn a_death_between_the_look_and_the_wait_is_not_missed() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let household = Household::of(vec![ProcessRef::of(child.id()).unwrap()]).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        in_time(death(Some(&household))).await;
+    }
+
+    #[tokio::test]
+    async fn a_household_that_cannot_be_seen_is_not_waited_for() {
+        let empty = Household::of(vec![]).unwrap();
+        for household in [None, Some(&empty)] {
+            let wait = std::pin::pin!(death(household));
+            assert!(
+                wait.poll(&mut Context::from_waker(Waker::noop()))
+                    .is_pending()
+            );
+        }
+    }
+}

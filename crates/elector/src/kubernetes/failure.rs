@@ -1,0 +1,228 @@
+//! What the API server and the way to it can do wrong, and what to do about it.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+
+use kube::core::Status;
+
+use crate::store::StoreError;
+
+/// What was asked for, and where.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) verb: &'static str,
+    pub(super) namespace: &'a str,
+    pub(super) name: &'a str,
+    pub(super) server: &'a str,
+}
+
+impl Asked<'_> {
+    fn place(&self) -> String {
+        format!("lease {}/{} on {}", self.namespace, self.name, self.server)
+    }
+
+    fn writes(&self) -> bool {
+        matches!(self.verb, "create" | "update")
+    }
+
+    pub(super) fn failed(&self, error: &kube::Error) -> StoreError {
+        match error {
+            kube::Error::Api(status) => self.answered(status),
+            kube::Error::Auth(_) => self.no_credentials(error),
+            kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
+                StoreError::Unavailable(format!("the request cannot be made: {}", chain(error)))
+            }
+            _ if find::<kube::client::AuthError>(error).is_some() => self.no_credentials(error),
+            _ if find::<hyper_util::client::legacy::Error>(error)
+                .is_some_and(hyper_util::client::legacy::Error::is_connect) =>
+            {
+                self.unreachable(error)
+            }
+            _ => StoreError::Unknown(format!(
+                "the connection to {} broke during \"{}\": {}",
+                self.server,
+                self.verb,
+                chain(error)
+            )),
+        }
+    }
+
+    fn answered(&self, status: &Status) -> StoreError {
+        let said = format!("{} ({} {})", status.message, status.code, status.reason);
+        match status.code {
+            409 if self.writes() => StoreError::LostRace(said),
+            404 if self.verb == "update" => StoreError::LostRace(said),
+            404 if !self.writes() => StoreError::refused(
+                format!("the server has no leases: {said}"),
+                self.place(),
+                "Check that this address is a Kubernetes API server",
+            ),
+            404 => StoreError::refused(
+                format!("the API server has no place for this lease: {said}"),
+                self.place(),
+                format!(
+                    "Create the namespace (kubectl create namespace {}) or choose another one",
+                    self.namespace
+                ),
+            ),
+            401 => StoreError::refused(
+                format!("the API server does not know who we are: {said}"),
+                self.place(),
+                "The token or certificate is missing, wrong or expired. In a Pod: check that the service account's token is mounted \
+                 (automountServiceAccountToken) and that the account still exists. Elsewhere: log in again, or check the user in the kubeconfig",
+            ),
+            403 if status.message.contains("being terminated") => StoreError::refused(
+                format!("the namespace is being deleted: {said}"),
+                self.place(),
+                "Nothing can be created in it any more; choose another namespace",
+            ),
+            403 => self.forbidden(&said, &status.message),
+            429 => StoreError::Unavailable(format!("the API server has too much to do: {said}")),
+            400 | 405 | 406 | 413 | 415 | 422 => StoreError::refused(
+                format!("the API server does not accept our lease: {said}"),
+                self.place(),
+                "Something on the way changes or checks leases (an admission webhook or policy?); its reason is in the message",
+            ),
+            _ => StoreError::Unknown(format!("the API server failed: {said}")),
+        }
+    }
+
+    fn forbidden(&self, said: &str, message: &str) -> StoreError {
+        let user = quoted_after(message, "User ").unwrap_or("this user");
+        let namespace = self.namespace;
+        // A name cannot be checked before the object exists, so "create" cannot be limited to one.
+        let names = match self.verb {
+            "create" => String::new(),
+            _ => format!("\n  resourceNames: [\"{}\"]", self.name),
+        };
+        let verb = self.verb;
+        StoreError::refused(
+            format!(
+                "{user} may not \"{verb}\" leases in the namespace {namespace}; the API server says: {said}"
+            ),
+            self.place(),
+            format!(
+                "Add this rule to a Role in the namespace {namespace} that is bound to {user}:\n\n\
+                 - apiGroups: [\"coordination.k8s.io\"]\n  resources: [\"leases\"]{names}\n  verbs: [\"{verb}\"]\n"
+            ),
+        )
+    }
+
+    fn unreachable(&self, error: &kube::Error) -> StoreError {
+        StoreError::Unavailable(format!(
+            "cannot reach the API server {}: {}",
+            self.server,
+            chain(error)
+        ))
+    }
+
+    fn no_credentials(&self, error: &kube::Error) -> StoreError {
+        StoreError::Unavailable(format!(
+            "cannot get credentials for the API server {}: {}",
+            self.server,
+            chain(error)
+        ))
+    }
+
+    /// The answer is not what a lease looks like.
+    pub(super) fn not_understood(&self, reason: &str) -> StoreError {
+        match self.writes() {
+            true => StoreError::Unknown(format!("the answer cannot be understood: {reason}")),
+            false => StoreError::refused(
+                format!("the answer cannot be understood: {reason}"),
+                self.place(),
+                "Check that this address is a Kubernetes API server",
+            ),
+        }
+    }
+}
+
+fn quoted_after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("{word}\""))?;
+    rest.split_once('"').map(|(quoted, _)| quoted)
+}
+
+/// All causes in one line; each says something the others do not.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    // This layer has nothing to say but its name.
+    if let Some(kube::Error::Service(cause)) = error.downcast_ref() {
+        return chain(cause.as_ref());
+    }
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            let _ = write!(text, ": {next}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+fn find<E: std::error::Error + 'static>(error: &kube::Error) -> Option<&E> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(found) = error.downcast_ref::<E>() {
+            return Some(found);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use soloist_core::election::Answer;
+
+    fn asked(verb: &'static str) -> Asked<'static> {
+        Asked {
+            verb,
+            namespace: "shop",
+            name: "demo",
+            server: "https://10.0.0.1",
+        }
+    }
+
+    fn api(code: u16, message: &str) -> kube::Error {
+        kube::Error::Api(Box::new(Status::failure(message, "Reason").with_code(code)))
+    }
+
+    #[test]
+    fn each_status_means_one_thing_to_the_election() {
+        for (verb, code, answer) in [
+            ("create", 409, Answer::LostRace),
+            ("update", 409, Answer::LostRace),
+            ("update", 404, Answer::LostRace),
+            ("create", 404, Answer::Refused),
+            ("list", 404, Answer::Refused),
+            ("update", 401, Answer::Refused),
+            ("list", 403, Answer::Refused),
+            ("update", 422, Answer::Refused),
+            ("update", 429, Answer::Unavailable),
+            ("update", 500, Answer::Unknown),
+            ("update", 503, Answer::Unknown),
+            ("update", 504, Answer::Unknown),
+            ("list", 409, Answer::Unknown),
+        ] {
+            let error = asked(verb).failed(&api(code, "no"));
+            assert_eq!(error.answer(), answer, "{verb} {code}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_permission_names_everything_and_gives_the_rule() {
+        let message = "leases.coordination.k8s.io \"demo\" is forbidden: User \"system:serviceaccount:shop:default\" cannot update resource \"leases\"";
+        let error = asked("update").failed(&api(403, message)).to_string();
+        for part in [
+            "system:serviceaccount:shop:default may not \"update\" leases in the namespace shop",
+            "- apiGroups: [\"coordination.k8s.io\"]\n  resources: [\"leases\"]\n  resourceNames: [\"demo\"]\n  verbs: [\"update\"]\n",
+            "https://10.0.0.1",
+        ] {
+            assert!(error.contains(part), "{error}");
+        }
+        let create = asked("create").failed(&api(403, message)).to_string();
+        assert!(!create.contains("resourceNames"), "{create}");
+    }
+}

@@ -1,0 +1,255 @@
+//! The lease as a Kubernetes object, `coordination.k8s.io/v1`.
+//!
+//! - Reads list the one name, so that absence has a version too, and are never served from a stale cache.
+//! - Every write is a `create`, or an `update` of one exact `resourceVersion`. Fields that are not ours, known or
+//!   not, are sent back as they came; soloist's signature is the annotation `soloist.dev/signature`.
+//! - The watch follows the one name, resumes where it was when the server ends it, and ends when it cannot.
+//! - Nothing is tried again here, and an abandoned request is followed by a new connection.
+//!
+//! Tokens and certificates of a Pod are read again as they change. Least privilege: `create` on leases, and `list`,
+//! `watch`, `update` on the one that is named.
+
+mod connection;
+mod failure;
+mod names;
+mod object;
+mod options;
+mod source;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::Stream;
+use kube::api::{ListParams, PostParams};
+use kube::core::Request;
+use serde_json::Value;
+use soloist_core::election::{Base, Purpose};
+use soloist_core::ids::Version;
+use soloist_core::record::{Record, Snapshot};
+
+use crate::store::{LeaseStore, StoreError, WatchEnded};
+use connection::Connection;
+use failure::Asked;
+
+pub use names::NameError;
+pub use options::Options;
+pub use source::ConnectError;
+
+/// A lease in a Kubernetes cluster. Clones share it.
+#[derive(Clone, Debug)]
+pub struct KubernetesStore {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    connection: Arc<Connection>,
+    namespace: String,
+    name: String,
+    server: String,
+    requests: Request,
+    watch_seconds: u32,
+    seen: Mutex<Seen>,
+}
+
+/// What we have seen of the object, so that we can send back what is not ours.
+#[derive(Debug, Default)]
+struct Seen {
+    objects: BTreeMap<Version, Value>,
+    /// The newest read: a version, and a later one of the whole cluster at which it still was the newest.
+    listed: Option<(Version, Version)>,
+}
+
+impl KubernetesStore {
+    /// Finds the cluster and the credentials. The server itself is first asked by the first request.
+    ///
+    /// # Errors
+    /// When there is no usable configuration, or a name that Kubernetes does not allow.
+    pub async fn connect(options: Options) -> Result<Self, ConnectError> {
+        let target = options.resolve().await?;
+        let connection = Connection::open(target.config).await?;
+        let path = format!(
+            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
+            target.namespace
+        );
+        Ok(Self {
+            inner: Arc::new(Inner {
+                server: connection.server(),
+                connection,
+                namespace: target.namespace,
+                name: target.name,
+                requests: Request::new(path),
+                watch_seconds: target.watch_seconds,
+                seen: Mutex::default(),
+            }),
+        })
+    }
+
+    /// The lease's namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.inner.namespace
+    }
+
+    /// The lease's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// A client on the same cluster with the same credentials, for a program's other business. It
+    /// tries nothing again by itself.
+    ///
+    /// # Errors
+    /// When the credentials cannot be used any more.
+    pub async fn client(&self) -> Result<kube::Client, kube::Error> {
+        self.inner.connection.client().await
+    }
+}
+
+impl Inner {
+    fn asked(&self, verb: &'static str) -> Asked<'_> {
+        Asked {
+            verb,
+            namespace: &self.namespace,
+            name: &self.name,
+            server: &self.server,
+        }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn selector(&self) -> String {
+        format!("metadata.name={}", self.name)
+    }
+
+    async fn list(&self) -> Result<Snapshot, StoreError> {
+        let asked = self.asked("list");
+        let request = self
+            .requests
+            .list(&ListParams::default().fields(&self.selector()))
+            .map_err(|error| asked.failed(&kube::Error::BuildRequest(error)))?;
+        let client = self.connection.client().await;
+        let client = client.map_err(|error| asked.failed(&error))?;
+        let list: Value = client
+            .request(request)
+            .await
+            .map_err(|error| asked.failed(&error))?;
+        self.listed(&list)
+            .map_err(|reason| asked.not_understood(&reason))
+    }
+
+    fn listed(&self, list: &Value) -> Result<Snapshot, String> {
+        let cluster = object::version(list)?;
+        let items = list.get("items").and_then(Value::as_array);
+        let found = match items.map(Vec::as_slice) {
+            None | Some([]) => Snapshot::new(cluster, None),
+            Some([item, ..]) => {
+                let mut item = item.clone();
+                // The items of a list do not say what they are.
+                item["apiVersion"] = "coordination.k8s.io/v1".into();
+                item["kind"] = "Lease".into();
+                self.remember(item)?
+            }
+        };
+        self.seen().listed = Some((found.version, cluster));
+        Ok(found)
+    }
+
+    fn remember(&self, item: Value) -> Result<Snapshot, String> {
+        let snapshot = object::snapshot(&item)?;
+        let mut seen = self.seen();
+        seen.objects.insert(snapshot.version, item);
+        // The election writes on the newest that it was told; a few more, because the watch may be ahead.
+        while seen.objects.len() > 8 {
+            seen.objects.pop_first();
+        }
+        Ok(snapshot)
+    }
+
+    async fn write(
+        &self,
+        base: Base,
+        record: &Record,
+        purpose: Purpose,
+    ) -> Result<Version, StoreError> {
+        let mut new = match base {
+            Base::Absent => object::new(&self.namespace, &self.name),
+            Base::Version(version) => match self.seen().objects.get(&version) {
+                Some(seen) => seen.clone(),
+                None => {
+                    return Err(StoreError::LostRace(format!(
+                        "version {version} has not been seen here, so it must be read first"
+                    )));
+                }
+            },
+            #[allow(unreachable_patterns, reason = "more with core's mutants")]
+            _ => return Err(StoreError::Unavailable("not on a real cluster".into())),
+        };
+        object::set(&mut new, record, purpose);
+        let asked = self.asked(match base {
+            Base::Absent => "create",
+            _ => "update",
+        });
+        let body = serde_json::to_vec(&new)
+            .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
+        let params = PostParams {
+            field_manager: Some("soloist".into()),
+            ..PostParams::default()
+        };
+        let request = match base {
+            Base::Absent => self.requests.create(&params, body),
+            _ => self.requests.replace(&self.name, &params, body),
+        }
+        .map_err(|error| asked.failed(&kube::Error::BuildRequest(error)))?;
+        let client = self.connection.client().await;
+        let client = client.map_err(|error| asked.failed(&error))?;
+        let written: Value = client
+            .request(request)
+            .await
+            .map_err(|error| asked.failed(&error))?;
+        let written = self
+            .remember(written)
+            .map_err(|reason| asked.not_understood(&reason))?;
+        Ok(written.version)
+    }
+}
+
+impl LeaseStore for KubernetesStore {
+    async fn read(&self) -> Result<Snapshot, StoreError> {
+        self.inner.list().await
+    }
+
+    async fn write(
+        &self,
+        base: Base,
+        record: &Record,
+        purpose: Purpose,
+    ) -> Result<Version, StoreError> {
+        self.inner.write(base, record, purpose).await
+    }
+
+    fn watch(
+        &self,
+        after: Version,
+    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+        watch::changes(Arc::clone(&self.inner), after)
+    }
+
+    fn abandon_connections(&self) {
+        self.inner.connection.renew();
+    }
+
+    fn describe(&self) -> String {
+        let Inner {
+            namespace,
+            name,
+            server,
+            ..
+        } = &*self.inner;
+        format!("lease {namespace}/{name} on {server}")
+    }
+}

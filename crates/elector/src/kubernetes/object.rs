@@ -1,0 +1,249 @@
+//! The Lease object: reading a record out of it, and writing one into it.
+//!
+//! The object is kept as plain JSON, so that fields which this program has never heard of are sent back as
+//! they came.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use soloist_core::election::Purpose;
+use soloist_core::ids::{Identity, Version};
+use soloist_core::record::{Record, Snapshot};
+
+use crate::signature;
+
+/// The annotation that holds soloist's signature; see the crate's `signature` module for its form.
+pub(super) const SIGNATURE: &str = "soloist.dev/signature";
+
+/// The state that this object is.
+pub(super) fn snapshot(object: &Value) -> Result<Snapshot, String> {
+    Ok(Snapshot::new(version(object)?, Some(record(object))))
+}
+
+/// An object's or a list's `resourceVersion`. Numbers that grow are what tokens are made of.
+pub(super) fn version(object: &Value) -> Result<Version, String> {
+    let text = object
+        .pointer("/metadata/resourceVersion")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    parse_version(text)
+}
+
+pub(super) fn parse_version(text: &str) -> Result<Version, String> {
+    text.parse().map(Version::new).map_err(|_| {
+        format!("the resourceVersion {text:?} is not a decimal number, so it cannot be a token")
+    })
+}
+
+fn record(object: &Value) -> Record {
+    let spec = |name: &str| object.pointer("/spec").and_then(|spec| spec.get(name));
+    let signature = object
+        .pointer("/metadata/annotations")
+        .and_then(|annotations| annotations.get(SIGNATURE))
+        .and_then(Value::as_str)
+        .and_then(signature::parse);
+    let written = spec("leaseTransitions")
+        .and_then(Value::as_i64)
+        .unwrap_or(0);
+    let transitions = match &signature {
+        // The API's number has 31 bits; past that, the signature has the true one.
+        Some(s) if written == i64::from(i32::MAX) => s.term.get().max(written.unsigned_abs()),
+        Some(_) | None => u64::try_from(written).unwrap_or(0),
+    };
+    Record {
+        holder: spec("holderIdentity")
+            .and_then(Value::as_str)
+            .and_then(Identity::found),
+        duration_seconds: spec("leaseDurationSeconds").and_then(Value::as_i64),
+        transitions,
+        signature,
+    }
+}
+
+/// A new object.
+pub(super) fn new(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"namespace": namespace, "name": name},
+    })
+}
+
+/// Writes over what is ours, and keeps the rest.
+pub(super) fn set(object: &mut Value, record: &Record, purpose: Purpose) {
+    let spec = child(child_map(object), "spec");
+    let now = json!(now());
+    spec.insert(
+        "holderIdentity".into(),
+        json!(record.holder.as_ref().map_or("", Identity::as_str)),
+    );
+    match record.duration_seconds {
+        Some(seconds) => spec.insert("leaseDurationSeconds".into(), json!(clamp(seconds))),
+        None => spec.remove("leaseDurationSeconds"),
+    };
+    let transitions = i32::try_from(record.transitions).unwrap_or(i32::MAX);
+    spec.insert("leaseTransitions".into(), json!(transitions));
+    spec.insert("renewTime".into(), now.clone());
+    match purpose {
+        Purpose::Acquire | Purpose::Release => spec.insert("acquireTime".into(), now),
+        Purpose::Renew => None,
+    };
+    let annotations = child(child(child_map(object), "metadata"), "annotations");
+    match &record.signature {
+        Some(signature) => {
+            annotations.insert(SIGNATURE.into(), json!(signature::to_text(signature)))
+        }
+        None => annotations.remove(SIGNATURE),
+    };
+}
+
+fn clamp(seconds: i64) -> i32 {
+    i32::try_from(seconds).unwrap_or(if seconds < 0 { i32::MIN } else { i32::MAX })
+}
+
+/// `MicroTime`, as the API wants it.
+fn now() -> String {
+    Timestamp::now()
+        .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
+        .to_string()
+}
+
+fn child<'a>(map: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    child_map(map.entry(name).or_insert(Value::Null))
+}
+
+fn child_map(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        _ => unreachable!("it was just made one"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use soloist_core::ids::{InstanceId, OpId, Term};
+    use soloist_core::record::Signature;
+    use soloist_core::timings::LeaseDuration;
+
+    fn ours() -> Record {
+        let holder = Identity::try_new("pod-a").unwrap();
+        Record {
+            holder: Some(holder.clone()),
+            duration_seconds: Some(15),
+            transitions: 3,
+            signature: Some(Signature {
+                instance: InstanceId::from_random(7),
+                pod: None,
+                holder,
+                term: Term::new(3),
+                duration: LeaseDuration::SHORTEST,
+                write: OpId::new(1),
+                released: false,
+            }),
+        }
+    }
+
+    fn written(object: &Value, record: &Record, purpose: Purpose) -> Value {
+        let mut object = object.clone();
+        set(&mut object, record, purpose);
+        object
+    }
+
+    #[test]
+    fn what_is_not_ours_is_kept() {
+        let before = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {
+                "name": "demo", "namespace": "x", "resourceVersion": "7", "uid": "u", "generation": 4,
+                "labels": {"a": "b"}, "annotations": {"c": "d"},
+                "ownerReferences": [{"name": "o"}], "futureField": 1,
+            },
+            "spec": {
+                "strategy": "OldestEmulationVersion", "preferredHolder": "z", "holderIdentity": "pod-b",
+                "acquireTime": "2020-01-01T00:00:00.000000Z", "renewTime": "2020-01-01T00:00:00.000000Z",
+                "futureField": [1],
+            },
+            "futureField": {},
+        });
+        let mut after = written(&before, &ours(), Purpose::Renew);
+        assert_eq!(after["spec"]["holderIdentity"], "pod-a");
+        for ours in [
+            "holderIdentity",
+            "leaseDurationSeconds",
+            "leaseTransitions",
+            "renewTime",
+        ] {
+            after["spec"][ours] = before["spec"][ours].clone();
+        }
+        after["metadata"]["annotations"] = before["metadata"]["annotations"].clone();
+        for name in ["leaseDurationSeconds", "leaseTransitions"] {
+            after["spec"].as_object_mut().unwrap().remove(name);
+        }
+        assert_eq!(after, before);
+    }
+
+    #[test]
+    fn times_are_set_for_people_as_the_purpose_says() {
+        let old = "2020-01-01T00:00:00.000000Z";
+        let before = json!({"spec": {"acquireTime": old, "renewTime": old}});
+        for (purpose, acquire_kept) in [
+            (Purpose::Acquire, false),
+            (Purpose::Renew, true),
+            (Purpose::Release, false),
+        ] {
+            let after = written(&before, &ours(), purpose);
+            let spec = &after["spec"];
+            assert_ne!(spec["renewTime"], old, "{purpose:?}");
+            assert_eq!(spec["acquireTime"] == old, acquire_kept, "{purpose:?}");
+            assert_eq!(spec["renewTime"].as_str().unwrap().len(), old.len());
+        }
+    }
+
+    #[test]
+    fn more_transitions_than_the_api_can_hold_survive() {
+        for transitions in [0, 9, (1 << 31) - 1, 1 << 31, u64::MAX] {
+            let mut record = ours();
+            record.transitions = transitions;
+            if let Some(signature) = &mut record.signature {
+                signature.term = Term::new(transitions);
+            }
+            let object = written(&new("x", "demo"), &record, Purpose::Renew);
+            assert!(object["spec"]["leaseTransitions"].as_i64() <= Some(i64::from(i32::MAX)));
+            assert_eq!(super::record(&object), record);
+        }
+    }
+
+    #[test]
+    fn a_record_of_another_elector_is_read_whatever_it_holds() {
+        let foreign = json!({
+            "metadata": {"resourceVersion": "12", "annotations": {SIGNATURE: "nonsense"}},
+            "spec": {"holderIdentity": "host_1 (x)", "leaseDurationSeconds": -3, "leaseTransitions": -1},
+        });
+        let found = snapshot(&foreign).unwrap();
+        assert_eq!(found.version, Version::new(12));
+        let expected = Record {
+            holder: Identity::found("host_1 (x)"),
+            duration_seconds: Some(-3),
+            transitions: 0,
+            signature: None,
+        };
+        assert_eq!(found.record, Some(expected));
+        let empty = json!({"metadata": {"resourceVersion": "12"}});
+        assert!(snapshot(&empty).unwrap().record.unwrap().holder.is_none());
+    }
+
+    #[test]
+    fn a_version_that_is_no_number_has_its_own_message() {
+        for text in ["", "abc", "-1", "1.5", "99999999999999999999999"] {
+            let object = json!({"metadata": {"resourceVersion": text}});
+            assert!(
+                version(&object)
+                    .unwrap_err()
+                    .contains("not a decimal number")
+            );
+        }
+    }
+}

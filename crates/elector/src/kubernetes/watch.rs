@@ -1,0 +1,160 @@
+//! The watch of the one object.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use kube::api::{WatchEvent, WatchParams};
+use serde_json::Value;
+use soloist_core::ids::Version;
+use soloist_core::record::Snapshot;
+
+use super::failure::chain;
+use super::{Inner, object};
+use crate::clock::{self, Timer};
+use crate::store::WatchEnded;
+
+/// A server that keeps a watch sends a bookmark about every minute. Hearing nothing for longer, we ask anew.
+const IDLE: Duration = Duration::from_secs(90);
+/// The answer to a new watch comes at once, before any event.
+const OPENING: Duration = Duration::from_secs(10);
+/// A watch that ends sooner than this was not ended by its timeout.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
+
+/// Every change after this version.
+pub(super) fn changes(
+    inner: Arc<Inner>,
+    after: Version,
+) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+    let watching = Watching {
+        last: inner.newest_known(after),
+        inner,
+        events: None,
+    };
+    stream::unfold(Some(watching), |watching| async move {
+        let mut watching = watching?;
+        match watching.next().await {
+            Ok(snapshot) => Some((Ok(snapshot), Some(watching))),
+            Err(ended) => Some((Err(ended), None)),
+        }
+    })
+}
+
+impl Inner {
+    /// A lease that nobody touches keeps its version while the cluster's grows, until the server has
+    /// forgotten so old a version. If a later one is known to have brought nothing, begin there.
+    fn newest_known(&self, after: Version) -> Version {
+        match self.seen().listed {
+            Some((version, cluster)) if version == after => cluster.max(after),
+            _ => after,
+        }
+    }
+}
+
+struct Watching {
+    inner: Arc<Inner>,
+    last: Version,
+    events: Option<Open>,
+}
+
+struct Open {
+    events: Events,
+    since: soloist_core::time::Moment,
+    idle: Timer,
+}
+
+impl Watching {
+    async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+        loop {
+            let open = match &mut self.events {
+                Some(open) => open,
+                None => self.events.insert(open(&self.inner, self.last).await?),
+            };
+            let deaf_at = clock::now() + IDLE;
+            let event = tokio::select! {
+                event = open.events.next() => event,
+                deaf = open.idle.until(deaf_at) => {
+                    deaf.map_err(no_timer)?;
+                    self.inner.connection.renew();
+                    self.events = None;
+                    continue;
+                }
+            };
+            match event {
+                Some(Ok(event)) => {
+                    if let Some(snapshot) = self.take(event)? {
+                        return Ok(snapshot);
+                    }
+                }
+                Some(Err(error)) => return Err(WatchEnded(chain(&error))),
+                None if clock::now().since(open.since) < SHORTEST => {
+                    return Err(WatchEnded("the server ended it at once".into()));
+                }
+                // Its timeout: nothing is missed by going on from the last version that it told.
+                None => self.events = None,
+            }
+        }
+    }
+
+    fn take(&mut self, event: WatchEvent<Value>) -> Result<Option<Snapshot>, WatchEnded> {
+        let snapshot = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.inner.remember(object),
+            WatchEvent::Deleted(object) => {
+                object::version(&object).map(|version| Snapshot::new(version, None))
+            }
+            WatchEvent::Bookmark(bookmark) => {
+                let version = object::parse_version(&bookmark.metadata.resource_version);
+                self.last = self.last.max(version.map_err(WatchEnded)?);
+                return Ok(None);
+            }
+            WatchEvent::Error(status) => {
+                return Err(WatchEnded(format!("{} ({})", status.message, status.code)));
+            }
+        };
+        let snapshot = snapshot.map_err(WatchEnded)?;
+        if snapshot.version <= self.last {
+            return Ok(None);
+        }
+        self.last = snapshot.version;
+        Ok(Some(snapshot))
+    }
+}
+
+async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
+    let params = WatchParams::default()
+        .fields(&inner.selector())
+        .timeout(inner.watch_seconds);
+    let asked = inner.asked("watch");
+    let failed = |error: &kube::Error| WatchEnded(asked.failed(error).to_string());
+    let request = inner
+        .requests
+        .watch(&params, &after.to_string())
+        .map_err(|error| failed(&kube::Error::BuildRequest(error)))?;
+    let mut idle = Timer::new().map_err(no_timer)?;
+    let limit = clock::now() + OPENING;
+    let opening = async {
+        let client = inner.connection.client().await?;
+        client.request_events::<Value>(request).await
+    };
+    let events = tokio::select! {
+        events = opening => events.map_err(|error| failed(&error))?,
+        deaf = idle.until(limit) => {
+            deaf.map_err(no_timer)?;
+            inner.connection.renew();
+            return Err(WatchEnded("the server did not answer".into()));
+        }
+    };
+    Ok(Open {
+        events: events.boxed(),
+        since: clock::now(),
+        idle,
+    })
+}
+
+fn no_timer(error: io::Error) -> WatchEnded {
+    WatchEnded(format!("no timer: {error}"))
+}

@@ -1,0 +1,118 @@
+//! soloist's signature under a record, as one line of text.
+//!
+//! `v1 instance=<32 hex> term=4 lease=15 write=9 released=no pod=<uid> holder=<identity>`
+//!
+//! `pod` is left out if there is none. The holder comes last, because it may contain anything.
+
+use std::time::Duration;
+
+use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term};
+use soloist_core::record::Signature;
+use soloist_core::timings::LeaseDuration;
+
+/// As it is written into the store.
+pub(crate) fn to_text(signature: &Signature) -> String {
+    let Signature {
+        instance,
+        pod,
+        holder,
+        term,
+        duration,
+        write,
+        released,
+    } = signature;
+    let pod = match pod.as_ref().map(PodUid::as_str) {
+        // A UID with a space in it could not be read back; without it, only a quick restart is lost.
+        Some(uid) if !uid.contains(' ') => format!(" pod={uid}"),
+        Some(_) | None => String::new(),
+    };
+    let released = if *released { "yes" } else { "no" };
+    let lease = duration.seconds();
+    format!(
+        "v1 instance={instance} term={term} lease={lease} write={write} released={released}{pod} holder={holder}"
+    )
+}
+
+/// Reads it back; `None` for anything that is not exactly a signature, whoever wrote it.
+pub(crate) fn parse(text: &str) -> Option<Signature> {
+    let (fields, holder) = text.split_once(" holder=")?;
+    let mut fields = fields.split(' ');
+    if fields.next()? != "v1" {
+        return None;
+    }
+    let mut field = |name: &str| fields.next()?.strip_prefix(name)?.strip_prefix('=');
+    let instance = InstanceId::parse(field("instance")?)?;
+    let term = Term::new(field("term")?.parse().ok()?);
+    let lease = Duration::from_secs(field("lease")?.parse().ok()?);
+    let write = OpId::new(field("write")?.parse().ok()?);
+    let released = match field("released")? {
+        "yes" => true,
+        "no" => false,
+        _ => return None,
+    };
+    let pod = match fields.next() {
+        Some(pod) => Some(PodUid::new(pod.strip_prefix("pod=")?)?),
+        None => None,
+    };
+    if fields.next().is_some() {
+        return None;
+    }
+    Some(Signature {
+        instance,
+        pod,
+        holder: Identity::found(holder)?,
+        term,
+        duration: LeaseDuration::try_new(lease).ok()?,
+        write,
+        released,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature(pod: Option<&str>, holder: &str, released: bool) -> Signature {
+        Signature {
+            instance: InstanceId::from_random(0xfeed),
+            pod: pod.and_then(PodUid::new),
+            holder: Identity::found(holder).unwrap(),
+            term: Term::new(u64::MAX),
+            duration: LeaseDuration::SHORTEST,
+            write: OpId::new(9),
+            released,
+        }
+    }
+
+    #[test]
+    fn a_signature_survives_being_written_and_read() {
+        for signature in [
+            signature(None, "a", false),
+            signature(Some("0c1e-77"), "pod-a", true),
+            signature(Some("1"), "x holder=y pod=z", false),
+            signature(None, " ", false),
+        ] {
+            assert_eq!(parse(&to_text(&signature)), Some(signature));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_signature_is_none_and_no_trouble() {
+        let good = to_text(&signature(Some("1"), "a", false));
+        for bad in [
+            "",
+            "v1",
+            "holder=a",
+            &good.replace("v1", "v2"),
+            &good.replace("released=no", "released=maybe"),
+            &good.replace("lease=2", "lease=1"),
+            &good.replace("lease=2", "lease=99999999999"),
+            &good.replace("write=9", "write=-9"),
+            &good.replace("pod=1", "pod="),
+            &good.replace("pod=1", "pod=1 extra=1"),
+            &good.replace("holder=a", "holder="),
+        ] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a place that keeps the lease must be able to do.
+
+use std::fmt;
+use std::future::Future;
+
+use futures_util::Stream;
+use soloist_core::election::{Answer, Base, Purpose};
+use soloist_core::ids::Version;
+use soloist_core::record::{Record, Snapshot};
+
+/// A place that keeps one lease record, with compare-and-swap and a watch.
+///
+/// The election relies on each of these promises; the module `testing`, behind the feature of that
+/// name, checks them.
+pub trait LeaseStore: Send + Sync + 'static {
+    /// The record as it is now, not as some cache remembers it. Absence has a version too.
+    fn read(&self) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+
+    /// Writes the record if it still is at `base`, and says as which version it landed. What the store
+    /// keeps beside the record's fields stays as it is; timestamps, for people, are set as `purpose` says.
+    ///
+    /// The future may be dropped at any time; the write may then have landed or not, or land later.
+    fn write(
+        &self,
+        base: Base,
+        record: &Record,
+        purpose: Purpose,
+    ) -> impl Future<Output = Result<Version, StoreError>> + Send;
+
+    /// Every change after this version, in order and without a gap; or the stream ends with an error.
+    /// A store that learns that the holder is gone may send the same version again to say so.
+    fn watch(
+        &self,
+        after: Version,
+    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static;
+
+    /// A request was given up without an answer: its connection may swallow everything, so the next
+    /// request must go over a new one.
+    fn abandon_connections(&self) {}
+
+    /// Which lease this is and where, for logs: `lease default/demo on https://10.0.0.1`.
+    fn describe(&self) -> String;
+}
+
+/// Why a request failed, and what that means for the election.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The record is not, or no longer, at the version that the write was based on: it did not land.
+    #[error("lost the race: {0}")]
+    LostRace(String),
+    /// It had no effect, and will not work until somebody changes something.
+    #[error("refused: {0}")]
+    Refused(Box<Refusal>),
+    /// It certainly had no effect, and may work later.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// Nobody knows whether it had an effect.
+    #[error("no answer: {0}")]
+    Unknown(String),
+}
+
+impl StoreError {
+    /// A refusal, with everything that a person needs to end it.
+    pub fn refused(
+        what: impl Into<String>,
+        place: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self::Refused(Box::new(Refusal {
+            what: what.into(),
+            place: place.into(),
+            advice: advice.into(),
+        }))
+    }
+
+    /// What the election is to be told.
+    #[must_use]
+    pub const fn answer(&self) -> Answer {
+        match self {
+            Self::LostRace(_) => Answer::LostRace,
+            Self::Refused(_) => Answer::Refused,
+            Self::Unavailable(_) => Answer::Unavailable,
+            Self::Unknown(_) => Answer::Unknown,
+        }
+    }
+}
+
+/// What was refused, where, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was refused, and by whom.
+    pub what: String,
+    /// On which object.
+    pub place: String,
+    /// What to do; may have several lines, ready to paste.
+    pub advice: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}). {}", self.what, self.place, self.advice)
+    }
+}
+
+/// Why a watch ended. It is followed by a read, and by a new watch.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the watch ended: {0}")]
+pub struct WatchEnded(pub String);

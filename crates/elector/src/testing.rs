@@ -1,0 +1,366 @@
+//! What every store must do, as tests.
+//!
+//! A store's tests implement [`Fixture`] and call [`conformance_tests!`](crate::conformance_tests) with an expression that makes one.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use futures_util::{Stream, StreamExt};
+use soloist_core::election::{Base, Purpose};
+use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
+use soloist_core::record::{Record, Signature, Snapshot};
+use soloist_core::timings::LeaseDuration;
+
+use crate::store::{LeaseStore, StoreError, WatchEnded};
+
+/// One lease in the store under test.
+pub trait Fixture: Send + Sync {
+    /// The store.
+    type Store: LeaseStore;
+
+    /// A handle of its own on the lease, as another replica would have.
+    fn store(&self) -> Self::Store;
+
+    /// Deletes the lease, as an operator would.
+    fn delete(&self) -> impl Future<Output = ()> + Send;
+
+    /// Changes the holder, as an operator would.
+    fn set_holder(&self, holder: Option<&str>) -> impl Future<Output = ()> + Send;
+}
+
+/// Fails the test if it takes longer than any healthy store would.
+///
+/// # Panics
+/// When the time is up.
+pub async fn in_time<T>(wait: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(Duration::from_secs(20), wait).await {
+        Ok(value) => value,
+        Err(_) => panic!("nothing happened in time"),
+    }
+}
+
+/// A record held by `holder`, signed by it.
+///
+/// # Panics
+/// When it is no name.
+#[must_use]
+pub fn held_by(holder: &str, instance: u128, write: u64) -> Record {
+    let Some(holder) = Identity::found(holder) else {
+        panic!("an empty holder");
+    };
+    Record {
+        holder: Some(holder.clone()),
+        duration_seconds: Some(15),
+        transitions: 4,
+        signature: Some(Signature {
+            instance: InstanceId::from_random(instance),
+            pod: PodUid::new("0c1e-77"),
+            holder,
+            term: Term::new(4),
+            duration: LeaseDuration::SHORTEST,
+            write: OpId::new(write),
+            released: false,
+        }),
+    }
+}
+
+/// The same, released.
+#[must_use]
+pub fn released(mut record: Record) -> Record {
+    record.holder = None;
+    record.duration_seconds = Some(Record::RELEASED_SECONDS);
+    if let Some(signature) = &mut record.signature {
+        signature.released = true;
+    }
+    record
+}
+
+async fn read(store: &impl LeaseStore) -> Snapshot {
+    match in_time(store.read()).await {
+        Ok(snapshot) => snapshot,
+        Err(error) => panic!("cannot read: {error}"),
+    }
+}
+
+async fn create(store: &impl LeaseStore, record: &Record) -> Version {
+    match in_time(store.write(Base::Absent, record, Purpose::Acquire)).await {
+        Ok(version) => version,
+        Err(error) => panic!("cannot create: {error}"),
+    }
+}
+
+async fn renew(store: &impl LeaseStore, base: Version, record: &Record) -> Version {
+    match in_time(store.write(Base::Version(base), record, Purpose::Renew)).await {
+        Ok(version) => version,
+        Err(error) => panic!("cannot renew: {error}"),
+    }
+}
+
+async fn next(
+    changes: &mut (impl Stream<Item = Result<Snapshot, WatchEnded>> + Unpin),
+) -> Result<Snapshot, WatchEnded> {
+    match in_time(changes.next()).await {
+        Some(change) => change,
+        None => Err(WatchEnded("no more".into())),
+    }
+}
+
+fn lost(outcome: &Result<Version, StoreError>) -> bool {
+    matches!(outcome, Err(StoreError::LostRace(_)))
+}
+
+/// A missing record is read as missing, at a version below that of any record to come.
+pub async fn absence_has_a_version<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let absent = read(&store).await;
+    assert_eq!(absent.record, None);
+    assert!(!absent.holder_gone);
+    let created = create(&store, &held_by("a", 1, 1)).await;
+    assert!(created > absent.version);
+}
+
+/// A record is created only where there is none, and what lost leaves no trace.
+pub async fn creates_only_what_is_absent<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let first = held_by("a", 1, 1);
+    let created = create(&store, &first).await;
+    let second = store
+        .write(Base::Absent, &held_by("b", 2, 1), Purpose::Acquire)
+        .await;
+    assert!(lost(&second), "{second:?}");
+    let found = read(&store).await;
+    assert_eq!((found.version, found.record), (created, Some(first)));
+}
+
+/// Exactly one of thirty concurrent creators wins, and the record is the winner's.
+pub async fn one_of_thirty_creators_wins<F: Fixture>(fixture: F) {
+    let writes = (0..30u32).map(|n| {
+        let store = fixture.store();
+        async move {
+            let record = held_by(&format!("replica-{n}"), u128::from(n), 1);
+            let outcome = store.write(Base::Absent, &record, Purpose::Acquire).await;
+            (record, outcome)
+        }
+    });
+    one_wins(&fixture, in_time(join_all(writes)).await).await;
+}
+
+/// Exactly one of thirty writers on the same version wins.
+pub async fn one_of_thirty_writers_wins<F: Fixture>(fixture: F) {
+    let base = create(&fixture.store(), &held_by("a", 99, 1)).await;
+    let stores: Vec<_> = (0..30u32).map(|n| (n, fixture.store())).collect();
+    // Each must have seen what it is to replace, as an elector has.
+    join_all(stores.iter().map(|(_, store)| read(store))).await;
+    let writes = stores.iter().map(|(n, store)| async move {
+        let record = held_by(&format!("replica-{n}"), u128::from(*n), 1);
+        let outcome = store
+            .write(Base::Version(base), &record, Purpose::Acquire)
+            .await;
+        (record, outcome)
+    });
+    one_wins(&fixture, in_time(join_all(writes)).await).await;
+}
+
+async fn one_wins<F: Fixture>(fixture: &F, outcomes: Vec<(Record, Result<Version, StoreError>)>) {
+    let found = read(&fixture.store()).await;
+    let mut winners = 0;
+    for (record, outcome) in outcomes {
+        match outcome {
+            Ok(version) => {
+                winners += 1;
+                assert_eq!((found.version, &found.record), (version, &Some(record)));
+            }
+            Err(error) => assert!(matches!(error, StoreError::LostRace(_)), "{error}"),
+        }
+    }
+    assert_eq!(winners, 1);
+}
+
+/// A write on a version that is no longer there loses, also after a deletion.
+pub async fn a_stale_write_loses<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let record = held_by("a", 1, 1);
+    let first = create(&store, &record).await;
+    let second = renew(&store, first, &held_by("a", 1, 2)).await;
+    assert!(second > first);
+    let stale = store
+        .write(Base::Version(first), &record, Purpose::Renew)
+        .await;
+    assert!(lost(&stale), "{stale:?}");
+    fixture.delete().await;
+    let gone = store
+        .write(Base::Version(second), &record, Purpose::Renew)
+        .await;
+    assert!(lost(&gone), "{gone:?}");
+    assert_eq!(read(&store).await.record, None);
+}
+
+/// An operator's edit counts as a change: a write on the version before it loses.
+pub async fn a_write_over_an_unseen_edit_loses<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let created = create(&store, &held_by("a", 1, 1)).await;
+    fixture.set_holder(Some("operator")).await;
+    let write = store
+        .write(Base::Version(created), &held_by("a", 1, 2), Purpose::Renew)
+        .await;
+    assert!(lost(&write), "{write:?}");
+    let found = read(&store).await;
+    assert!(found.version > created);
+    assert_eq!(
+        found.record.and_then(|r| r.holder),
+        Identity::found("operator")
+    );
+}
+
+/// The version grows across deletions, so tokens do.
+pub async fn the_version_grows_across_deletion<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let mut last = read(&store).await.version;
+    for n in 1..4 {
+        let created = create(&store, &held_by("a", 1, n)).await;
+        assert!(created > last);
+        fixture.delete().await;
+        let absent = read(&store).await;
+        assert_eq!(absent.record, None);
+        assert!(absent.version > created);
+        last = absent.version;
+    }
+}
+
+/// What is written is what is read: signature, odd durations, many transitions.
+pub async fn a_record_survives_being_written_and_read<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let plain = held_by("a", u128::MAX, u64::MAX);
+    let mut version = create(&store, &plain).await;
+    let unsigned = Record {
+        signature: None,
+        ..plain.clone()
+    };
+    let many = u64::from(u32::MAX) + 9;
+    let mut overflown = held_by("b", 7, 3);
+    overflown.transitions = many;
+    if let Some(signature) = &mut overflown.signature {
+        signature.term = Term::new(many);
+        signature.pod = None;
+    }
+    let long = Record {
+        duration_seconds: Some(86_400),
+        ..plain.clone()
+    };
+    for record in [unsigned, overflown, long, plain.clone(), released(plain)] {
+        version = renew(&store, version, &record).await;
+        let found = read(&store).await;
+        assert_eq!((found.version, found.record), (version, Some(record)));
+    }
+}
+
+/// A release is read as one.
+pub async fn a_release_is_read_as_one<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let record = held_by("a", 1, 1);
+    let created = create(&store, &record).await;
+    let release = released(record);
+    let write = store.write(Base::Version(created), &release, Purpose::Release);
+    let version = in_time(write).await;
+    let found = read(&fixture.store()).await;
+    assert_eq!(version, Ok(found.version));
+    assert!(found.record.is_some_and(|r| r.released_by_its_holder()));
+}
+
+/// The watch shows changes by write, edit and deletion, each with the version that a read would give.
+pub async fn the_watch_shows_every_change_in_order<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let absent = read(&store).await.version;
+    let watcher = fixture.store();
+    let mut changes = Box::pin(watcher.watch(absent));
+    let mut version = create(&store, &held_by("a", 1, 1)).await;
+    for n in 2..6 {
+        let seen = next(&mut changes).await;
+        assert_eq!(seen, Ok(read(&store).await), "change {n}");
+        version = renew(&store, version, &held_by("a", 1, n)).await;
+    }
+    assert_eq!(next(&mut changes).await.map(|s| s.version), Ok(version));
+    fixture.set_holder(None).await;
+    let emptied = next(&mut changes).await;
+    assert!(matches!(&emptied, Ok(s) if s.record.as_ref().is_some_and(|r| r.holder.is_none())));
+    fixture.delete().await;
+    let deleted = next(&mut changes).await;
+    assert!(
+        matches!(&deleted, Ok(s) if s.record.is_none()),
+        "{deleted:?}"
+    );
+    let again = create(&store, &held_by("b", 2, 1)).await;
+    assert_eq!(next(&mut changes).await.map(|s| s.version), Ok(again));
+}
+
+/// A watch that begins at an older version shows what came after it, or ends; it never skips.
+pub async fn the_watch_never_skips<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let start = read(&store).await.version;
+    let mut written = vec![create(&store, &held_by("a", 1, 1)).await];
+    let watcher = fixture.store();
+    let mut changes = Box::pin(watcher.watch(start));
+    for n in 2..30 {
+        let base = *written.last().unwrap_or(&start);
+        written.push(renew(&store, base, &held_by("a", 1, n)).await);
+    }
+    let mut seen = Vec::new();
+    while seen.len() < written.len() {
+        match next(&mut changes).await {
+            Ok(change) => seen.push(change.version),
+            Err(_) => break,
+        }
+    }
+    assert_eq!(seen, written[..seen.len()]);
+}
+
+/// Thirty watches at once are all served.
+pub async fn thirty_watches_see_a_release<F: Fixture>(fixture: F) {
+    let store = fixture.store();
+    let record = held_by("a", 1, 1);
+    let created = create(&store, &record).await;
+    let mut watches: Vec<_> = (0..30)
+        .map(|_| fixture.store().watch(created).boxed())
+        .collect();
+    let release = released(record);
+    let write = store.write(Base::Version(created), &release, Purpose::Release);
+    let version = in_time(write).await;
+    let seen = join_all(watches.iter_mut().map(next)).await;
+    let versions: BTreeSet<_> = seen
+        .into_iter()
+        .map(|s| s.map(|s| s.version).ok())
+        .collect();
+    assert_eq!(versions, BTreeSet::from([version.ok()]));
+}
+
+/// One test for each promise of a store, on the lease that `$fixture` makes.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($fixture:expr) => {
+        $crate::conformance_tests!(
+            $fixture;
+            absence_has_a_version,
+            creates_only_what_is_absent,
+            one_of_thirty_creators_wins,
+            one_of_thirty_writers_wins,
+            a_stale_write_loses,
+            a_write_over_an_unseen_edit_loses,
+            the_version_grows_across_deletion,
+            a_record_survives_being_written_and_read,
+            a_release_is_read_as_one,
+            the_watch_shows_every_change_in_order,
+            the_watch_never_skips,
+            thirty_watches_see_a_release,
+        );
+    };
+    ($fixture:expr; $($name:ident,)*) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $crate::testing::$name($fixture).await;
+            }
+        )*
+    };
+}

@@ -1,0 +1,430 @@
+//! What is special about a lease in a file.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::File;
+use common::election::{lead, name};
+use rustix::fs::{FlockOperation, flock};
+use serde_json::json;
+use soloist_elector::core::election::{Base, Claim, Purpose};
+use soloist_elector::core::timings::Timings;
+use soloist_elector::file::{FileStore, ProcessRef};
+use soloist_elector::testing::{Fixture, held_by, in_time, released};
+use soloist_elector::{Elector, LeaseStore, StoreError, clock};
+
+fn refusal(error: StoreError) -> String {
+    match error {
+        StoreError::Refused(refusal) => refusal.to_string(),
+        other => panic!("not refused: {other}"),
+    }
+}
+
+async fn create(store: &FileStore) -> soloist_elector::core::ids::Version {
+    store
+        .write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
+    for content in ["", "hello", "{\"a\": 1}", "\u{0}\u{1}"] {
+        let fixture = File::new();
+        fs::write(fixture.path(), content).unwrap();
+        let store = fixture.store();
+        let error = refusal(store.read().await.unwrap_err());
+        assert!(error.contains("It was left as it is"), "{error}");
+        let write = store
+            .write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)
+            .await;
+        refusal(write.unwrap_err());
+        assert_eq!(fs::read_to_string(fixture.path()).unwrap(), content);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_file_of_somebody_else_is_refused_and_left_as_it_is() {
+    let fixture = File::new();
+    let lock = fixture.0.path().join("lease.lock");
+    fs::write(&lock, "12345\n").unwrap();
+    let error = refusal(fixture.store().read().await.unwrap_err());
+    assert!(error.contains("is not a lock file of soloist"), "{error}");
+    assert_eq!(fs::read_to_string(&lock).unwrap(), "12345\n");
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", &lock).unwrap();
+    let error = refusal(fixture.store().read().await.unwrap_err());
+    assert!(error.contains("symbolic link"), "{error}");
+}
+
+#[tokio::test]
+async fn a_damaged_lease_can_be_moved_away_and_tokens_keep_growing() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let first = create(&store).await;
+    let whole = fs::read_to_string(fixture.path()).unwrap();
+    fixture.put(&whole[..whole.len() / 2]);
+    let error = refusal(store.read().await.unwrap_err());
+    assert!(error.contains("move it away"), "{error}");
+    fs::rename(fixture.path(), fixture.0.path().join("aside")).unwrap();
+    assert!(create(&store).await > first);
+}
+
+#[tokio::test]
+async fn files_are_private_and_the_folder_is_made_private() {
+    let fixture = File::new();
+    let folder = fixture.0.path().join("new/deep");
+    let store = FileStore::open(folder.join("lease")).unwrap();
+    create(&store).await;
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    assert_eq!(mode(&folder.join("lease")), 0o600);
+    assert_eq!(mode(&folder.join("lease.lock")), 0o600);
+    let names: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[tokio::test]
+async fn what_a_crash_leaves_behind_does_no_harm() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let temporary = fixture.0.path().join(".lease.soloist-tmp");
+    fs::write(&temporary, "half a lea").unwrap();
+    assert_eq!(store.read().await.unwrap().record, None);
+    let first = create(&store).await;
+    assert!(!temporary.exists());
+    // Died after the rename, before the count: whoever looks next counts it.
+    let record = fs::read_to_string(fixture.path()).unwrap();
+    fixture.put(&record.replace("\"a\"", "\"b\""));
+    let found = fixture.store().read().await.unwrap();
+    assert_eq!(found.version.get(), first.get() + 1);
+    assert_eq!(found.record.unwrap().holder, Some(name("b")));
+}
+
+#[tokio::test]
+async fn tokens_grow_even_when_every_file_is_deleted() {
+    let fixture = File::new();
+    let first = create(&fixture.store()).await;
+    for entry in fs::read_dir(fixture.0.path()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    // The counter begins with the wall clock's milliseconds.
+    clock::sleep(Duration::from_millis(3)).await.unwrap();
+    assert!(create(&fixture.store()).await > first);
+}
+
+#[tokio::test]
+async fn fields_that_are_not_ours_are_kept_and_times_are_for_people() {
+    let fixture = File::new();
+    let store = fixture.store();
+    create(&store).await;
+    let mut edited = fixture.json();
+    edited["note"] = json!({"by": "an operator"});
+    edited["acquired"] = json!("then");
+    edited["renewed"] = json!("then");
+    fixture.put(&edited.to_string());
+    let base = Base::Version(store.read().await.unwrap().version);
+    let renewed = store.write(base, &held_by("a", 1, 2), Purpose::Renew).await;
+    let after = fixture.json();
+    assert_eq!(after["note"], edited["note"]);
+    assert_eq!(after["acquired"], "then");
+    assert_ne!(after["renewed"], "then");
+    let base = Base::Version(renewed.unwrap());
+    let release = released(held_by("a", 1, 3));
+    store.write(base, &release, Purpose::Release).await.unwrap();
+    assert_ne!(fixture.json()["acquired"], "then");
+    assert_eq!(fixture.json()["holder"], json!(null));
+    assert_eq!(fixture.json()["processes"], json!(null));
+}
+
+#[tokio::test]
+async fn whoever_holds_the_lock_keeps_others_waiting_but_not_their_threads() {
+    let fixture = File::new();
+    let store = fixture.store();
+    store.read().await.unwrap();
+    let lock = fs::File::open(fixture.0.path().join("lease.lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let wait = tokio::time::timeout(Duration::from_millis(50), store.read()).await;
+    assert!(wait.is_err());
+    flock(&lock, FlockOperation::Unlock).unwrap();
+    in_time(store.read()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_deleted_lock_file_does_not_let_two_writers_in() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let base = Base::Version(create(&store).await);
+    let lock = fixture.0.path().join("lease.lock");
+    let held = fs::File::open(&lock).unwrap();
+    flock(&held, FlockOperation::LockExclusive).unwrap();
+    let record = held_by("a", 1, 2);
+    let mut waiting = Box::pin(store.write(base, &record, Purpose::Renew));
+    assert!(
+        tokio::time::timeout(Duration::from_millis(20), &mut waiting)
+            .await
+            .is_err()
+    );
+    fs::remove_file(&lock).unwrap();
+    fixture.store().read().await.unwrap();
+    drop(held);
+    // It locks the new lock file, not the one that it had opened, so it sees that versions began anew.
+    let outcome = in_time(waiting).await;
+    assert!(
+        matches!(outcome, Err(StoreError::LostRace(_))),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn a_path_that_cannot_be_a_lease_is_refused_when_it_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = refusal(FileStore::open(folder.path()).unwrap_err());
+    assert!(error.contains("path of a file"), "{error}");
+    fs::write(folder.path().join("file"), "").unwrap();
+    let error = refusal(FileStore::open(folder.path().join("file/lease")).unwrap_err());
+    assert!(error.contains("is not a folder"), "{error}");
+}
+
+/// A small file system of its own; `None`, said aloud, where this user may not mount one.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn tmpfs(options: &str) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(folder.path())
+            .stderr(Stdio::null())
+            .status();
+        if mounted.is_ok_and(|status| status.success()) {
+            return Some(Self(folder));
+        }
+        eprintln!("skipped: this user may not mount a file system");
+        None
+    }
+
+    fn make_read_only(&self) {
+        let status = Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(self.0.path())
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_leaves_the_old_lease_whole() {
+    let Some(mount) = Mount::tmpfs("size=64k") else {
+        return;
+    };
+    let store = FileStore::open(mount.0.path().join("lease")).unwrap();
+    let base = create(&store).await;
+    let mut filler = fs::File::create(mount.0.path().join("filler")).unwrap();
+    while filler.write_all(&[0; 1024]).is_ok() {}
+    let record = held_by("a", 1, 2);
+    let full = store
+        .write(Base::Version(base), &record, Purpose::Renew)
+        .await;
+    assert!(
+        matches!(&full, Err(StoreError::Unavailable(text)) if text.contains("free some space")),
+        "{full:?}"
+    );
+    let found = store.read().await.unwrap();
+    assert_eq!(
+        (found.version, found.record),
+        (base, Some(held_by("a", 1, 1)))
+    );
+    filler.set_len(0).unwrap();
+    store
+        .write(Base::Version(base), &record, Purpose::Renew)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_read_only_folder_is_refused_with_advice() {
+    let Some(mount) = Mount::tmpfs("size=64k") else {
+        return;
+    };
+    mount.make_read_only();
+    let store = FileStore::open(mount.0.path().join("lease")).unwrap();
+    let error = refusal(store.read().await.unwrap_err());
+    assert!(error.contains("mounted read-only"), "{error}");
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_refused_with_advice() {
+    if rustix::process::geteuid().is_root() {
+        eprintln!("skipped: root may write everywhere");
+        return;
+    }
+    let fixture = File::new();
+    fs::set_permissions(fixture.0.path(), fs::Permissions::from_mode(0o500)).unwrap();
+    let error = refusal(fixture.store().read().await.unwrap_err());
+    assert!(error.contains("must be able to write"), "{error}");
+}
+
+/// Not a test: the other process of the tests below.
+#[tokio::test]
+async fn helper_process() {
+    let Ok(path) = std::env::var("ELECTOR_TEST_LEASE") else {
+        return;
+    };
+    let store = FileStore::open(path).unwrap();
+    if std::env::var_os("ELECTOR_TEST_WRITE").is_some() {
+        let mut version = store.read().await.unwrap().version;
+        for write in 0.. {
+            let base = Base::Version(version);
+            version = store
+                .write(base, &held_by("a", 1, write), Purpose::Renew)
+                .await
+                .unwrap();
+            println!("wrote {version}");
+        }
+    }
+    let elector = Elector::builder(store.clone())
+        .identity(name("helper"))
+        .timings(slow())
+        .spawn()
+        .unwrap();
+    let _term = lead(&elector).await;
+    if let Ok(guard) = std::env::var("ELECTOR_TEST_GUARD") {
+        let guard = ProcessRef::of(guard.parse().unwrap()).unwrap();
+        let processes = vec![ProcessRef::this().unwrap(), guard];
+        store.set_processes(processes).await.unwrap();
+    }
+    println!("leading");
+    std::future::pending::<()>().await;
+}
+
+/// So long that nobody waits for it to run out.
+fn slow() -> Timings {
+    let s = Duration::from_secs;
+    Timings::try_new(s(600), s(450), s(5)).unwrap()
+}
+
+struct Helper(Child);
+
+impl Helper {
+    /// A second process on the same lease, once it has said the word.
+    fn start(fixture: &File, word: &str, extra: &[(&str, String)]) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "helper_process", "--nocapture"])
+            .env("ELECTOR_TEST_LEASE", fixture.path())
+            .envs(extra.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut helper = Self(child);
+        let lines = BufReader::new(helper.0.stdout.take().unwrap()).lines();
+        for line in lines.map_while(Result::ok) {
+            if line.contains(word) {
+                return helper;
+            }
+        }
+        panic!("the helper ended early");
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn standby(fixture: &File) -> Elector {
+    Elector::builder(fixture.store())
+        .identity(name("standby"))
+        .timings(slow())
+        .spawn()
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_was_killed_is_succeeded_at_once() {
+    let fixture = File::new();
+    let mut holder = Helper::start(&fixture, "leading", &[]);
+    let standby = standby(&fixture);
+    let mut leadership = standby.leadership();
+    let next = tokio::spawn(async move { (lead(&standby).await, standby) });
+    in_time(leadership.wait_for(|l| l.leader == Some(name("helper"))))
+        .await
+        .unwrap();
+    assert!(!next.is_finished());
+    let killed = clock::now();
+    holder.kill();
+    let (term, _standby) = in_time(next).await.unwrap();
+    let took = clock::now().since(killed);
+    assert_eq!(term.claim(), Claim::HolderGone);
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_died_before_we_looked_is_succeeded_at_once() {
+    let fixture = File::new();
+    Helper::start(&fixture, "leading", &[]).kill();
+    let standby = standby(&fixture);
+    assert_eq!(lead(&standby).await.claim(), Claim::HolderGone);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_whose_guard_lives_is_not_gone() {
+    let fixture = File::new();
+    let mut guard = Helper(Command::new("sleep").arg("600").spawn().unwrap());
+    let guard_pid = guard.0.id().to_string();
+    let mut holder = Helper::start(&fixture, "leading", &[("ELECTOR_TEST_GUARD", guard_pid)]);
+    let version = fixture.store().read().await.unwrap().version;
+    let standby = standby(&fixture);
+    let mut leadership = standby.leadership();
+    let next = tokio::spawn(async move { (lead(&standby).await, standby) });
+    in_time(leadership.wait_for(|l| l.leader == Some(name("helper"))))
+        .await
+        .unwrap();
+    holder.kill();
+    let found = fixture.store().read().await.unwrap();
+    assert!(!found.holder_gone);
+    assert_eq!(found.version, version, "naming processes is no change");
+    assert!(!next.is_finished());
+    guard.kill();
+    let (term, _standby) = in_time(next).await.unwrap();
+    assert_eq!(term.claim(), Claim::HolderGone);
+}
+
+#[tokio::test]
+async fn a_writer_killed_at_any_moment_leaves_a_whole_lease_and_a_growing_version() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let mut last = create(&store).await;
+    for _ in 0..8 {
+        let write = [("ELECTOR_TEST_WRITE", "yes".to_owned())];
+        Helper::start(&fixture, "wrote", &write).kill();
+        let found = in_time(store.read()).await.unwrap();
+        assert!(found.version > last);
+        assert!(found.record.is_some());
+        last = found.version;
+    }
+    let written = store
+        .write(Base::Version(last), &held_by("b", 2, 1), Purpose::Acquire)
+        .await;
+    assert!(written.unwrap() > last);
+}
