@@ -1,0 +1,45 @@
+//! soloist keeps exactly one copy of a program running across any number of replicas.
+
+mod child;
+mod cli;
+mod duration;
+mod logging;
+mod notify;
+mod probe;
+mod run;
+mod settings;
+mod signals;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The configuration is bad; clap uses the same.
+const BAD_CONFIGURATION: u8 = 2;
+
+fn main() -> ExitCode {
+    soloist_process::guard::run_if_guard();
+    let cli::Command::Run(args) = cli::Cli::parse().command;
+    let settings = match settings::Settings::try_from(args) {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("soloist: {error:#}");
+            return ExitCode::from(BAD_CONFIGURATION);
+        }
+    };
+    logging::start(&settings.log);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let outcome = runtime
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run::run(settings)));
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::from(BAD_CONFIGURATION)
+        }
+    }
+}
