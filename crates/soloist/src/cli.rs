@@ -136,7 +136,7 @@ pub(crate) struct StopArgs {
 #[command(next_help_heading = "Health and restarts")]
 pub(crate) struct HealthArgs {
     /// When the child counts as up: started, notify (READY=1), or a probe that passes: exec:COMMAND, tcp:HOST:PORT,
-    /// http://HOST:PORT/PATH
+    /// http://HOST:PORT/PATH, grpc:HOST:PORT[/SERVICE]
     #[arg(
         long,
         env = "SOLOIST_READY",

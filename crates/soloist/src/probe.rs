@@ -1,4 +1,4 @@
-//! Looking at a child from outside: a command, a connection, an HTTP answer.
+//! Looking at a child from outside: a command, a connection, an HTTP answer, gRPC health.
 
 use std::fmt;
 use std::process::Stdio;
@@ -8,6 +8,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 /// A way to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(crate) enum Probe {
     Tcp(String),
     /// A URL that answers with a status below 400.
     Http { address: String, path: String },
+    /// A server that says SERVING by the gRPC health protocol, for one service or for all.
+    Grpc { address: String, service: String },
 }
 
 impl FromStr for Probe {
@@ -26,7 +32,7 @@ impl FromStr for Probe {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "{text:?} is not a probe: write exec:COMMAND, tcp:HOST:PORT or http://HOST:PORT/PATH"
+                "{text:?} is not a probe: write exec:COMMAND, tcp:HOST:PORT, http://HOST:PORT/PATH or grpc:HOST:PORT[/SERVICE]"
             )
         };
         if let Some(command) = text.strip_prefix("exec:") {
@@ -37,6 +43,13 @@ impl FromStr for Probe {
         }
         if let Some(address) = text.strip_prefix("tcp:") {
             return Ok(Self::Tcp(with_port(address).ok_or_else(wrong)?));
+        }
+        if let Some(rest) = text.strip_prefix("grpc:") {
+            let (address, service) = rest.split_once('/').unwrap_or((rest, ""));
+            return Ok(Self::Grpc {
+                address: with_port(address).ok_or_else(wrong)?,
+                service: service.to_owned(),
+            });
         }
         let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
         let (address, path) = match rest.find('/') {
@@ -62,6 +75,8 @@ impl fmt::Display for Probe {
             Self::Exec(command) => write!(f, "exec:{command}"),
             Self::Tcp(address) => write!(f, "tcp:{address}"),
             Self::Http { address, path } => write!(f, "http://{address}{path}"),
+            Self::Grpc { address, service } if service.is_empty() => write!(f, "grpc:{address}"),
+            Self::Grpc { address, service } => write!(f, "grpc:{address}/{service}"),
         }
     }
 }
@@ -83,6 +98,7 @@ impl Probe {
             Self::Exec(command) => exec(command).await,
             Self::Tcp(address) => connect(address).await.map(drop),
             Self::Http { address, path } => http(address, path).await,
+            Self::Grpc { address, service } => grpc(address, service).await,
         }
     }
 }
@@ -137,6 +153,25 @@ async fn http(address: &str, path: &str) -> Result<(), String> {
     }
 }
 
+async fn grpc(address: &str, service: &str) -> Result<(), String> {
+    let refused = |error: &dyn std::error::Error| format!("cannot connect to {address}: {error}");
+    let channel = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|error| refused(&error))?
+        .connect()
+        .await
+        .map_err(|error| refused(&error))?;
+    let mut client = HealthClient::new(channel);
+    let request = HealthCheckRequest {
+        service: service.to_owned(),
+    };
+    let answer = client.check(request).await;
+    match answer.map(|answer| answer.into_inner().status()) {
+        Ok(ServingStatus::Serving) => Ok(()),
+        Ok(status) => Err(format!("{address} says {}", status.as_str_name())),
+        Err(status) => Err(format!("{address} does not tell its health: {status}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,6 +185,8 @@ mod tests {
             "exec:test -f x",
             "tcp:localhost:1",
             "http://[::1]:80/ready?x=1",
+            "grpc:a:1",
+            "grpc:a:1/x.Y",
         ] {
             assert_eq!(text.parse::<Probe>().unwrap().to_string(), text);
         }
@@ -165,6 +202,7 @@ mod tests {
             "tcp:a:x",
             "https://a:1/",
             "http:///x",
+            "grpc:a",
         ] {
             assert!(wrong.parse::<Probe>().is_err(), "{wrong}");
         }
@@ -178,6 +216,26 @@ mod tests {
         let slow = Probe::Exec("sleep 60".into());
         let error = slow.look(Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(error, "no answer within 50ms");
+    }
+
+    #[tokio::test]
+    async fn grpc_health_passes_when_it_says_serving() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (reporter, service) = tonic_health::server::health_reporter();
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let server = tonic::transport::Server::builder().add_service(service);
+        let server = tokio::spawn(server.serve_with_incoming(incoming));
+        let probe: Probe = format!("grpc:{address}/feed").parse().unwrap();
+        let error = probe.look(LIMIT).await.unwrap_err();
+        assert!(error.contains("does not tell its health"), "{error}");
+        let status = |status| reporter.set_service_status("feed", status);
+        status(tonic_health::ServingStatus::Serving).await;
+        assert_eq!(probe.look(LIMIT).await, Ok(()));
+        status(tonic_health::ServingStatus::NotServing).await;
+        let error = probe.look(LIMIT).await.unwrap_err();
+        assert!(error.contains("NOT_SERVING"), "{error}");
+        server.abort();
     }
 
     #[tokio::test]
