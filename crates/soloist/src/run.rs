@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use soloist_core::election::Config;
+use soloist_core::election::{Config, Loss};
 use soloist_core::ids::{Identity, InstanceId, PodUid, Term, Token};
 use soloist_core::mutant::Defect;
 use soloist_core::replica::{Action, Event, Replica, SpawnFailure, StateName};
@@ -180,6 +180,12 @@ impl Runner {
                 Event::Elected(elected)
             }
             DriverEvent::Extended { valid_until } => Event::Extended(valid_until),
+            DriverEvent::Lost(Loss::Resigned) => {
+                info!(
+                    "the term ends as planned; the lease is kept until nothing is left of the child"
+                );
+                Event::Lost(Loss::Resigned)
+            }
             DriverEvent::Lost(loss) => {
                 warn!(?loss, "the lease is lost");
                 Event::Lost(loss)

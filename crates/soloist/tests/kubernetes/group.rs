@@ -21,9 +21,24 @@ say() { echo "$1 $$ $SOLOIST_TOKEN $(date +%s%N)" >>"$JOURNAL"; }
 exec 9>>"$LOCK"
 flock -n 9 || { say OVERLAP; exit 99; }
 say start
-if [ "$IGNORES" = yes ]; then trap '' TERM; else trap 'say stop; sleep "$DRAIN"; say end; exit 0' TERM; fi
+case "$KIND" in
+  ignores) trap '' TERM ;;
+  daemonises) (setsid sh -c 'trap "" TERM; while :; do sleep 0.05; done' &) ;;
+esac
+[ "$KIND" = ignores ] || trap 'say stop; sleep "$DRAIN"; say end; exit 0' TERM
 while :; do sleep 0.05; done
 "#;
+
+/// How the children are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Drains when asked, and ends.
+    Kind,
+    /// Does not care about the stop signal.
+    Ignores,
+    /// Leaves a process behind, in a session of its own, that does not care.
+    Daemonises,
+}
 
 /// What a child wrote into the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +90,7 @@ pub(crate) struct Group {
     folder: tempfile::TempDir,
     timings: [&'static str; 3],
     pub(crate) drain_seconds: u32,
-    pub(crate) ignores_stop: bool,
+    pub(crate) kind: Kind,
     pub(crate) links: Vec<Link>,
     replicas: Vec<Child>,
 }
@@ -95,7 +110,7 @@ impl Group {
             folder: tempfile::tempdir().unwrap(),
             timings,
             drain_seconds: 0,
-            ignores_stop: false,
+            kind: Kind::Kind,
             links: (0..3).map(|_| plane.link().unwrap()).collect(),
             replicas: Vec::new(),
         })
@@ -141,7 +156,7 @@ impl Group {
             .env("JOURNAL", self.journal())
             .env("LOCK", self.folder.path().join("lock"))
             .env("DRAIN", self.drain_seconds.to_string())
-            .env("IGNORES", if self.ignores_stop { "yes" } else { "no" })
+            .env("KIND", format!("{:?}", self.kind).to_lowercase())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(self.log_path(replica)).unwrap())

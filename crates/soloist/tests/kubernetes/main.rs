@@ -6,7 +6,7 @@ mod group;
 
 use std::time::Duration;
 
-use group::{Event, Group, QUICK, STANDARD};
+use group::{Event, Group, Kind, QUICK, STANDARD};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -28,73 +28,92 @@ async fn a_handover_waits_for_a_drain_longer_than_the_lease_and_exits_0() {
     group.assert_never_two();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_soloist_takes_its_child_along_before_the_next_one_starts() {
+async fn a_killed_soloist_takes_its_tree_along_before_the_next_one_starts(child: Kind) {
     let Some(mut group) = Group::of_three("killed", QUICK).await else {
         return;
     };
-    group.ignores_stop = true;
+    group.kind = child;
     let (leader, first) = group.start_all().await;
     group.signal(leader, "KILL");
-    group.await_dead(first.pid, PATIENCE).await;
     let next = group
         .await_event(PATIENCE, |e| e.is_start_after(&first))
         .await;
+    assert!(!group.is_alive(first.pid));
     assert!(next.token > first.token);
     group.assert_never_two();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_soloist_loses_its_child_in_time_and_follows_when_it_goes_on() {
+async fn a_stopped_soloist_loses_its_tree_in_time_and_follows_when_it_goes_on(child: Kind) {
     let Some(mut group) = Group::of_three("stopped", QUICK).await else {
         return;
     };
-    group.ignores_stop = true;
+    group.kind = child;
     let (leader, first) = group.start_all().await;
     group.signal(leader, "STOP");
     let next = group
         .await_event(PATIENCE, |e| e.is_start_after(&first))
         .await;
-    group.await_dead(first.pid, PATIENCE).await;
+    assert!(!group.is_alive(first.pid));
     group.signal(leader, "CONT");
     group.await_log(leader, "to=Follower", PATIENCE).await;
     assert!(group.is_alive(next.pid));
     group.assert_never_two();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_killed_guard_takes_the_child_along_and_it_starts_again() {
+async fn a_killed_guard_takes_the_tree_along_and_it_starts_again(child: Kind) {
     let Some(mut group) = Group::of_three("guard-killed", QUICK).await else {
         return;
     };
-    group.ignores_stop = true;
+    group.kind = child;
     let (leader, first) = group.start_all().await;
     let guard = group.guard_of(leader);
     group.signal_pid(guard, "KILL");
     group.await_dead(first.pid, PATIENCE).await;
-    let next = group
-        .await_event(PATIENCE, |e| e.is_start() && e.pid != first.pid)
-        .await;
+    let another = |e: &Event| e.is_start() && e.pid != first.pid;
+    let next = group.await_event(PATIENCE, another).await;
     assert!(next.token >= first.token);
     group.assert_never_two();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_guard_does_not_keep_the_child_alive() {
+async fn a_stopped_guard_does_not_keep_the_tree_alive(child: Kind) {
     let Some(mut group) = Group::of_three("guard-stopped", QUICK).await else {
         return;
     };
-    group.ignores_stop = true;
+    group.kind = child;
     let (leader, first) = group.start_all().await;
     let guard = group.guard_of(leader);
     group.signal_pid(guard, "STOP");
     group.links[leader].cut().unwrap();
-    group.await_dead(first.pid, PATIENCE).await;
     let next = group
         .await_event(PATIENCE, |e| e.is_start_after(&first))
         .await;
+    assert!(!group.is_alive(first.pid));
     assert!(next.token > first.token);
     group.assert_never_two();
+}
+
+/// Each with a child that ignores the stop signal, and with one that has daemonised.
+macro_rules! with_stubborn_children {
+    ($($name:ident),* $(,)?) => { $(
+        mod $name {
+            #[tokio::test(flavor = "multi_thread")]
+            async fn that_ignores_the_stop_signal() {
+                super::$name(super::Kind::Ignores).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn that_has_daemonised() {
+                super::$name(super::Kind::Daemonises).await;
+            }
+        }
+    )* };
+}
+
+with_stubborn_children! {
+    a_killed_soloist_takes_its_tree_along_before_the_next_one_starts,
+    a_stopped_soloist_loses_its_tree_in_time_and_follows_when_it_goes_on,
+    a_killed_guard_takes_the_tree_along_and_it_starts_again,
+    a_stopped_guard_does_not_keep_the_tree_alive,
 }
 
 #[tokio::test(flavor = "multi_thread")]
