@@ -5,6 +5,8 @@ use std::process::Stdio;
 use std::str::FromStr;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
+use soloist_process::own_child;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -104,18 +106,40 @@ impl Probe {
 }
 
 async fn exec(command: &str) -> Result<(), String> {
-    let status = tokio::process::Command::new("sh")
+    let failed = |error: std::io::Error| format!("the check cannot be run: {error}");
+    let mut shell = tokio::process::Command::new("sh");
+    shell
         .args(["-c", command])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .status()
-        .await
-        .map_err(|error| format!("the check cannot be run: {error}"))?;
+        .process_group(0);
+    let (mut child, _ours) =
+        own_child(|| shell.spawn(), tokio::process::Child::id).map_err(failed)?;
+    let mut unfinished = Unfinished::group(child.id());
+    let status = child.wait().await.map_err(failed)?;
+    unfinished.0 = None;
     match status.success() {
         true => Ok(()),
         false => Err(format!("the check ended with {status}")),
+    }
+}
+
+/// A check that takes too long is killed, with all that it started.
+struct Unfinished(Option<Pid>);
+
+impl Unfinished {
+    fn group(leader: Option<u32>) -> Self {
+        let number = leader.and_then(|pid| i32::try_from(pid).ok());
+        Self(number.and_then(Pid::from_raw))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }
 
@@ -259,8 +283,8 @@ mod tests {
             let (seen, ()) = tokio::join!(probe.look(LIMIT), serve(answer));
             assert_eq!(seen.is_ok(), passes, "{answer}: {seen:?}");
         }
-        drop(listener);
-        let error = probe.look(LIMIT).await.unwrap_err();
+        let nobody: Probe = "http://127.0.0.1:1/".parse().unwrap();
+        let error = nobody.look(LIMIT).await.unwrap_err();
         assert!(error.contains("cannot connect"), "{error}");
     }
 }

@@ -182,6 +182,10 @@ impl Guarding {
                 Received::Message(Order::Deadline(at)) => self.feed_order(Input::Deadline(at)),
                 Received::Message(Order::Kill) => self.feed_order(Input::Kill),
                 Received::Message(Order::Signal(signal)) => self.signal_child(signal),
+                // Nobody is there to hear it, so nobody shall be: what is not started is stopped.
+                Received::Message(Order::Stop(_)) if self.group.is_none() => {
+                    self.feed_order(Input::Kill);
+                }
                 Received::Message(Order::Stop(signal)) => {
                     self.signal_group(signal);
                     self.signal_group(Signal::CONT);
@@ -198,7 +202,7 @@ impl Guarding {
     /// An order is taken in without a look at the clock: the next one in the queue may move the deadline.
     fn feed_order(&mut self, input: Input) {
         let at = match input {
-            Input::Deadline(_) => soloist_core::time::Moment::since_boot(Duration::ZERO),
+            Input::Deadline(_) => Moment::since_boot(Duration::ZERO),
             _ => clock::now(),
         };
         let action = self.machine.handle(at, input);

@@ -9,14 +9,15 @@ use tokio::time::Instant;
 
 use super::{Link, TreeEvent};
 use crate::message::{Received, Report};
-use crate::{registry, sweep};
+use crate::{procfs, registry, sweep};
 
-/// How long a guard may take for a kill before it is killed itself. The tree does not wait for that: it is
-/// killed directly from the start.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a guard may take for a kill before it is killed itself, if it is not seen to be stopped. The tree
+/// does not wait for that: it is killed directly from the start.
+const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Between two passes of a kill.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Between two passes of a kill: the first, doubled up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Task {
     guard: Pid,
@@ -77,7 +78,7 @@ impl Task {
                 self.hear_guard();
                 return lost;
             }
-            let pass = Instant::now() + PAUSE;
+            let pass = Instant::now() + FIRST_PAUSE;
             tokio::select! {
                 biased;
                 order = self.kills.recv(), if handle_alive => match order {
@@ -112,7 +113,8 @@ impl Task {
             return;
         }
         sweep::kill_below(&[self.guard], self.guard);
-        if since.elapsed() >= PATIENCE {
+        let stopped = procfs::stat(self.guard).is_some_and(|stat| stat.stopped);
+        if stopped || since.elapsed() >= PATIENCE {
             tracing::warn!(
                 guard = self.guard.as_raw_nonzero(),
                 "the guard does not answer; killing it"
@@ -123,6 +125,7 @@ impl Task {
 
     /// Kills and reaps all that the guard has left us.
     async fn without_guard(&mut self) {
+        let mut pause = FIRST_PAUSE;
         loop {
             let left = registry::lock().kill_lost();
             self.tell_exit();
@@ -131,7 +134,7 @@ impl Task {
             }
             tokio::select! {
                 _ = self.link.children.recv() => {}
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
         self.tell(TreeEvent::Empty);

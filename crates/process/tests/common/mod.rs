@@ -1,7 +1,9 @@
 //! A stage for one test: a supervisor, and a socket on which the helper tells what it does.
 
-#![allow(dead_code)]
+// Not every test uses everything, and none is a library.
+#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -22,7 +24,7 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 
 pub struct Stage {
     pub dir: TempDir,
-    pub supervisor: Supervisor,
+    supervisor: OnceCell<Supervisor>,
     socket: UnixDatagram,
     reports: VecDeque<String>,
 }
@@ -40,10 +42,16 @@ impl Stage {
         let socket = UnixDatagram::bind(dir.path().join("report")).unwrap();
         Self {
             dir,
-            supervisor: Supervisor::with_guard_program(HELPER).unwrap(),
+            supervisor: OnceCell::new(),
             socket,
             reports: VecDeque::new(),
         }
+    }
+
+    /// From the first call on this process reaps what it did not start.
+    pub fn supervisor(&self) -> &Supervisor {
+        self.supervisor
+            .get_or_init(|| Supervisor::with_guard_program(HELPER).unwrap())
     }
 
     pub fn report_path(&self) -> PathBuf {
@@ -62,7 +70,9 @@ impl Stage {
     }
 
     pub fn spawn_for(&self, args: &[&str], validity: Duration) -> Tree {
-        let tree = self.supervisor.spawn(&self.helper(args), now() + validity);
+        let tree = self
+            .supervisor()
+            .spawn(&self.helper(args), now() + validity);
         tree.unwrap()
     }
 
@@ -117,7 +127,16 @@ pub async fn killed(tree: &mut Tree) {
     ends(tree, Exit::Signal(9)).await;
 }
 
-/// Somebody's process, which is killed at the end of the test if it is still there.
+/// Whatever comes before it: nothing is left in the end.
+pub async fn empty(tree: &mut Tree) {
+    let mut last = None;
+    while let Some(event) = next(tree).await {
+        last = Some(event);
+    }
+    assert_eq!(last, Some(TreeEvent::Empty));
+}
+
+/// Somebody's process, told from a later one with the same number.
 pub struct Process {
     pub pid: u32,
     handle: Option<OwnedFd>,
@@ -157,14 +176,6 @@ impl Process {
             tv_nsec: 0,
         };
         rustix::event::poll(&mut fds, Some(&now)).unwrap() == 0
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(handle) = &self.handle {
-            let _ = rustix::process::pidfd_send_signal(handle, Signal::KILL);
-        }
     }
 }
 

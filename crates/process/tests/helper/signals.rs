@@ -23,7 +23,7 @@ pub(crate) fn die_by(signal: i32) -> ! {
 /// Takes its time after SIGTERM, then ends in order.
 pub(crate) fn drain(millis: u64) -> ! {
     wait_for(libc::SIGTERM, || {
-        report(&format!("ready {}", std::process::id()))
+        report(&format!("ready {}", std::process::id()));
     });
     report(&format!("draining {}", std::process::id()));
     std::thread::sleep(Duration::from_millis(millis));
@@ -64,6 +64,24 @@ pub(crate) fn status() -> String {
             .to_owned()
     };
     format!("signals {} {}", field("SigBlk:"), field("SigIgn:"))
+}
+
+/// Changes all that a child should not find changed.
+pub(crate) fn disturb() {
+    ignore(libc::SIGINT);
+    // SAFETY: a set that is initialised, then blocked.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, all);
 }
 
 pub(crate) fn open_files_limit() -> String {

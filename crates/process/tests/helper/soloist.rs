@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use soloist_process::{Command, Exit, Supervisor, Tree, TreeEvent, now};
 
-use crate::report;
+use crate::{report, signals};
 
 fn myself(args: &[&str]) -> Command {
     Command::new(std::env::current_exe().expect("a path")).args(args)
@@ -20,6 +20,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> T {
 
 /// Keeps a child, and moves its deadline for as long as it can.
 pub(crate) fn run(millis: u64, args: &[&str]) -> ! {
+    signals::disturb();
     on_runtime(async {
         let supervisor = Supervisor::new().expect("a supervisor");
         let validity = Duration::from_millis(millis);
@@ -71,6 +72,18 @@ pub(crate) fn first_process() -> ! {
         tree.kill();
         let exit = TreeEvent::Exited(Exit::Signal(9));
         ends(&mut tree, &[exit, TreeEvent::Empty]).await;
+
+        let tree = supervisor.spawn(&myself(&["daemon"]), deadline());
+        let mut tree = tree.expect("a tree");
+        assert!(matches!(
+            tree.next_event().await,
+            Some(TreeEvent::Started { .. })
+        ));
+        let guard = rustix::process::Pid::from_raw(tree.guard_pid().cast_signed());
+        let kill = rustix::process::Signal::KILL;
+        rustix::process::kill_process(guard.expect("a guard"), kill).expect("a signal");
+        let exit = TreeEvent::Exited(Exit::Signal(9));
+        ends(&mut tree, &[TreeEvent::GuardLost, exit, TreeEvent::Empty]).await;
 
         // An orphan that has nothing to do with any tree.
         let (mut shell, _own) = soloist_process::own_child(
