@@ -33,7 +33,7 @@ while :; do sleep 0.05; done
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Drains when asked, and ends.
-    Kind,
+    Obeys,
     /// Does not care about the stop signal.
     Ignores,
     /// Leaves a process behind, in a session of its own, that does not care.
@@ -110,7 +110,7 @@ impl Group {
             folder: tempfile::tempdir().unwrap(),
             timings,
             drain_seconds: 0,
-            kind: Kind::Kind,
+            kind: Kind::Obeys,
             links: (0..3).map(|_| plane.link().unwrap()).collect(),
             replicas: Vec::new(),
         })
