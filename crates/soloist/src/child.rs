@@ -1,6 +1,7 @@
 //! The child: how it is started, what it is told, what is heard of it.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use soloist_core::ids::{Identity, Term, Token};
@@ -21,6 +22,7 @@ use crate::settings::Settings;
 /// A child that was started, with its guard.
 pub(crate) struct Child {
     pub(crate) tree: Tree,
+    program: PathBuf,
     notify: NotifySocket,
     ready: Ready,
     health: Health,
@@ -58,6 +60,7 @@ impl Child {
         let (see, seen) = mpsc::unbounded_channel();
         Ok(Self {
             tree,
+            program: PathBuf::from(&settings.command[0]),
             notify,
             ready: settings.ready.clone(),
             health: settings.health.clone(),
@@ -103,7 +106,12 @@ impl Child {
                 None
             }
             TreeEvent::SpawnFailed(error) => {
-                warn!(reason = %error.step, errno = error.errno, "the child cannot be started");
+                let cause = std::io::Error::from_raw_os_error(error.errno);
+                let program = self.program.display();
+                warn!(
+                    "the child {program} cannot be started: {}: {cause}",
+                    error.step
+                );
                 Some(Event::SpawnFailed(error.failure))
             }
             TreeEvent::Exited(exit) => {
