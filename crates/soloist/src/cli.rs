@@ -50,6 +50,15 @@ pub(crate) struct RunArgs {
     /// This replica's name in the lease [default: $POD_NAME, or the host's name and a random part]
     #[arg(long, env = "SOLOIST_IDENTITY")]
     pub(crate) identity: Option<String>,
+    /// Run the program to its end, once; release the lease and exit with its code
+    #[arg(long, env = "SOLOIST_ONCE")]
+    pub(crate) once: bool,
+    /// Give up, with exit code 4, if we have not led after this long
+    #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
 
     #[command(flatten)]
     pub(crate) timings: TimingArgs,
@@ -59,17 +68,6 @@ pub(crate) struct RunArgs {
     pub(crate) health: HealthArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
-
-    /// Run the program to its end, once; release the lease and exit with its code
-    #[arg(long, env = "SOLOIST_ONCE")]
-    pub(crate) once: bool,
-    /// Give up, with exit code 4, if we have not led after this long
-    #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
-    pub(crate) wait: Option<Duration>,
-
-    /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
-    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
