@@ -47,6 +47,7 @@ pub(super) fn run(job: Job) -> i32 {
         connected: true,
         child: None,
         group: None,
+        called_off: false,
         killing: None,
         done: false,
     };
@@ -62,8 +63,8 @@ fn first_deadline(link: &OwnedFd) -> Option<Moment> {
     loop {
         match Order::receive(link) {
             Received::Message(Order::Deadline(deadline)) => return Some(deadline),
-            Received::Message(Order::Kill) | Received::Closed => return None,
-            Received::Message(Order::Signal(_) | Order::Stop(_)) => {}
+            Received::Message(Order::Kill | Order::Stop(_)) | Received::Closed => return None,
+            Received::Message(Order::Signal(_)) => {}
             Received::Nothing => {
                 let _ = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
             }
@@ -102,6 +103,8 @@ struct Guarding {
     connected: bool,
     child: Option<Child>,
     group: Option<Pid>,
+    /// Asked to stop what is not there yet, and so need not come.
+    called_off: bool,
     /// The pause until the next pass.
     killing: Option<Duration>,
     done: bool,
@@ -119,7 +122,7 @@ impl Guarding {
         // What came while we were getting ready: another deadline, or the order to kill.
         self.hear_soloist();
         self.feed(Input::Tick);
-        if self.killing.is_some() {
+        if self.killing.is_some() || self.called_off {
             return self.tree_empty();
         }
         if let Some(cwd) = &self.job.cwd
@@ -198,7 +201,7 @@ impl Guarding {
     /// An order is taken in without a look at the clock: the next one in the queue may move the deadline.
     fn feed_order(&mut self, input: Input) {
         let at = match input {
-            Input::Deadline(_) => soloist_core::time::Moment::since_boot(Duration::ZERO),
+            Input::Deadline(_) => Moment::since_boot(Duration::ZERO),
             _ => clock::now(),
         };
         let action = self.machine.handle(at, input);
@@ -292,11 +295,12 @@ impl Guarding {
         }
     }
 
-    fn signal_group(&self, signal: Signal) {
+    fn signal_group(&mut self, signal: Signal) {
         let Some(child) = &self.child else {
-            // The number may be another group's by now, whose members are not below us.
-            if let Some(group) = self.group {
-                sweep::signal_group_below(self.setup.me, group, signal);
+            match self.group {
+                // The number may be another group's by now, whose members are not below us.
+                Some(group) => sweep::signal_group_below(self.setup.me, group, signal),
+                None => self.called_off = true,
             }
             return;
         };
