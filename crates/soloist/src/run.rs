@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use soloist_core::election::Config;
+use soloist_core::election::{Config, Loss};
 use soloist_core::ids::{Identity, InstanceId, PodUid, Term, Token};
 use soloist_core::mutant::Defect;
 use soloist_core::replica::{Action, Event, Replica, SpawnFailure, StateName};
@@ -128,7 +128,9 @@ impl Runner {
 
     async fn time(&mut self) {
         let now = clock::now();
+        let before = self.replica.state();
         let actions = self.replica.handle_timeout(now);
+        self.moved(before);
         self.act(actions).await;
         if now >= self.next_status {
             self.next_status = next_status(self.settings.log.log_status);
@@ -180,6 +182,7 @@ impl Runner {
                 Event::Elected(elected)
             }
             DriverEvent::Extended { valid_until } => Event::Extended(valid_until),
+            DriverEvent::Lost(Loss::Resigned) => Event::Lost(Loss::Resigned),
             DriverEvent::Lost(loss) => {
                 warn!(?loss, "the lease is lost");
                 Event::Lost(loss)
@@ -220,6 +223,11 @@ impl Runner {
     async fn feed(&mut self, event: Event) {
         let before = self.replica.state();
         let actions = self.replica.handle(clock::now(), event);
+        self.moved(before);
+        self.act(actions).await;
+    }
+
+    fn moved(&mut self, before: StateName) {
         let after = self.replica.state();
         if before != after {
             info!(from = %before, to = %after, "state");
@@ -234,7 +242,6 @@ impl Runner {
                 child.end_checks();
             }
         }
-        self.act(actions).await;
     }
 
     async fn act(&mut self, actions: Vec<Action>) {
