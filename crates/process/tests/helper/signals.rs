@@ -23,7 +23,7 @@ pub(crate) fn die_by(signal: i32) -> ! {
 /// Takes its time after SIGTERM, then ends in order.
 pub(crate) fn drain(millis: u64) -> ! {
     wait_for(libc::SIGTERM, || {
-        report(&format!("ready {}", std::process::id()))
+        report(&format!("ready {}", std::process::id()));
     });
     report(&format!("draining {}", std::process::id()));
     std::thread::sleep(Duration::from_millis(millis));

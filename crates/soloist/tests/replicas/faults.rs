@@ -158,6 +158,7 @@ impl Scene {
                 false
             }
             Fault::TermSoloist => {
+                replica.wait_listening();
                 replica.signal(Signal::TERM);
                 let code = replica.exit_code();
                 assert!(matches!(code, 0 | 1), "{code}");

@@ -271,6 +271,11 @@ impl Replica {
         })
     }
 
+    /// Until then a SIGTERM ends it as it would end any program. The first line of the log comes after that.
+    pub(crate) fn wait_listening(&self) {
+        self.wait_log("a lost lease leaves");
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.process.id(), signal);
     }

@@ -150,8 +150,7 @@ fn a_signal_before_the_election_ends_it() {
     for _ in 0..5 {
         let mut group = Group::new();
         let old = group.start("r0", &[], &[]);
-        // The first line comes when the signals are listened to.
-        group.replica(old).wait_log("stop 25s");
+        group.replica(old).wait_listening();
         group.replica(old).signal(Signal::TERM);
         assert_eq!(group.replica(old).exit_code(), 0);
         assert!(group.running().is_none());
