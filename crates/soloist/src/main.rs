@@ -14,9 +14,13 @@ mod store;
 use std::process::ExitCode;
 
 use clap::Parser;
+use soloist_elector::StoreError;
 
 /// The configuration is bad; clap uses the same.
 const BAD_CONFIGURATION: u8 = 2;
+
+/// The lease store will not have us, whatever we try.
+const REFUSED: u8 = 3;
 
 fn main() -> ExitCode {
     soloist_process::guard::run_if_guard();
@@ -39,7 +43,10 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             tracing::error!("{error:#}");
-            ExitCode::from(BAD_CONFIGURATION)
+            ExitCode::from(match error.downcast_ref() {
+                Some(StoreError::Refused(_)) => REFUSED,
+                _ => BAD_CONFIGURATION,
+            })
         }
     }
 }

@@ -128,7 +128,9 @@ impl Runner {
 
     async fn time(&mut self) {
         let now = clock::now();
+        let before = self.replica.state();
         let actions = self.replica.handle_timeout(now);
+        self.moved(before);
         self.act(actions).await;
         if now >= self.next_status {
             self.next_status = next_status(self.settings.log.log_status);
@@ -226,6 +228,11 @@ impl Runner {
     async fn feed(&mut self, event: Event) {
         let before = self.replica.state();
         let actions = self.replica.handle(clock::now(), event);
+        self.moved(before);
+        self.act(actions).await;
+    }
+
+    fn moved(&mut self, before: StateName) {
         let after = self.replica.state();
         if before != after {
             info!(from = %before, to = %after, "state");
@@ -240,7 +247,6 @@ impl Runner {
                 child.end_checks();
             }
         }
-        self.act(actions).await;
     }
 
     async fn act(&mut self, actions: Vec<Action>) {

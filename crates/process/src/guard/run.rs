@@ -62,8 +62,8 @@ fn first_deadline(link: &OwnedFd) -> Option<Moment> {
     loop {
         match Order::receive(link) {
             Received::Message(Order::Deadline(deadline)) => return Some(deadline),
-            Received::Message(Order::Kill) | Received::Closed => return None,
-            Received::Message(Order::Signal(_) | Order::Stop(_)) => {}
+            Received::Message(Order::Kill | Order::Stop(_)) | Received::Closed => return None,
+            Received::Message(Order::Signal(_)) => {}
             Received::Nothing => {
                 let _ = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
             }

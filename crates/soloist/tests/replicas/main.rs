@@ -1,0 +1,10 @@
+//! Replicas of the real program, with real children, signals and faults: one test per behaviour.
+
+mod child;
+mod faults;
+mod harness;
+mod loss;
+mod once;
+mod settings;
+mod stop;
+mod up;
