@@ -74,7 +74,7 @@ impl Child {
 
 fn become_program(job: &Job, guard: Pid, report: &OwnedFd) -> ! {
     let _ = setpgid(None, None);
-    let bound = Ok::<(), Errno>(());
+    let bound = set_parent_process_death_signal(Some(Signal::KILL));
     // The guard may have died before that.
     if getppid() != Some(guard) {
         sys::exit_now(127);

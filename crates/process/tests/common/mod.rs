@@ -20,7 +20,7 @@ use tokio::net::UnixDatagram;
 pub const HELPER: &str = env!("CARGO_BIN_EXE_process-test-helper");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
-pub const LIMIT: Duration = Duration::from_secs(5);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 pub struct Stage {
     pub dir: TempDir,

@@ -71,7 +71,10 @@ fn cannot_start(program: &str, reason: &str) {
 
 #[test]
 fn a_program_that_is_missing_lets_another_lead() {
-    cannot_start("/nonexistent/program", "errno=2");
+    cannot_start(
+        "/nonexistent/program",
+        "/nonexistent/program cannot be started: the program cannot be run: No such file or directory",
+    );
 }
 
 #[test]
@@ -79,7 +82,10 @@ fn a_program_that_may_not_be_run_lets_another_lead() {
     let group = Group::new();
     let file = group.path("not-executable");
     fs::write(&file, "#!/bin/sh\n").unwrap();
-    cannot_start(file.to_str().unwrap(), "errno=13");
+    cannot_start(
+        file.to_str().unwrap(),
+        "cannot be started: the program cannot be run: Permission denied",
+    );
 }
 
 #[test]
