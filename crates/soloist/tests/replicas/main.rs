@@ -1,5 +1,7 @@
 //! Replicas of the real program, with real children, signals and faults: one test per behaviour.
 
+#![allow(clippy::unwrap_used)]
+
 mod child;
 mod faults;
 mod harness;
