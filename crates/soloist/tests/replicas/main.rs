@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod child;
+mod detector;
 mod faults;
 mod harness;
 mod loss;
