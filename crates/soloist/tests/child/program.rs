@@ -77,6 +77,8 @@ impl Plan {
     }
 }
 
+// The detached process is to be an orphan.
+#[allow(clippy::zombie_processes)]
 async fn live(journal: &Journal, folder: &str, plan: &Plan) {
     let mut signals = Signals::listen();
     match plan.role {

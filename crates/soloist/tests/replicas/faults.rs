@@ -85,6 +85,8 @@ struct Scene {
     group: Group,
     replicas: Vec<usize>,
     lives: u64,
+    /// Replicas that are stopped while other faults happen, and until when.
+    stopped: Vec<(usize, Instant)>,
 }
 
 impl Scene {
@@ -94,6 +96,7 @@ impl Scene {
             group: Group::with(&FLAGS),
             replicas: Vec::new(),
             lives: 0,
+            stopped: Vec::new(),
         };
         for _ in 0..REPLICAS {
             let replica = scene.born();
@@ -114,9 +117,8 @@ impl Scene {
         let mut counts = Counts::new();
         let mut child = self.wait_child(None);
         for _ in 0..faults {
-            let fault = FAULTS[self.dice.below(FAULTS.len() as u64)];
             let begun = Instant::now();
-            let hit = self.strike(fault, &child);
+            let (fault, hit) = self.strike(&child);
             child = self.wait_child(hit.then_some(child.pid));
             self.revive();
             self.group.check();
@@ -127,34 +129,73 @@ impl Scene {
     }
 
     /// A child that runs, and is not this one.
-    fn wait_child(&self, not: Option<u32>) -> Event {
+    fn wait_child(&mut self, not: Option<u32>) -> Event {
         wait_for("a child that runs", BOUND, || {
+            self.go_on();
             let child = self.group.running()?;
             (Some(child.pid) != not).then_some(child)
         })
     }
 
-    /// Whether it must cost the child its life.
-    fn strike(&mut self, fault: Fault, child: &Event) -> bool {
-        let place = match self.dice.below(4) {
+    /// Whoever has been stopped for long enough.
+    fn go_on(&mut self) {
+        let group = &mut self.group;
+        self.stopped.retain(|&(replica, until)| {
+            let due = Instant::now() >= until;
+            if due {
+                group.replica(replica).signal(Signal::CONT);
+            }
+            !due
+        });
+    }
+
+    fn is_stopped(&self, replica: usize) -> bool {
+        self.stopped.iter().any(|&(stopped, _)| stopped == replica)
+    }
+
+    /// Soloist and guard of one child are never both out of action: that is not promised.
+    fn fitting(&self, fault: Fault, target: usize, leader: usize) -> Fault {
+        match fault {
+            Fault::KillGuard | Fault::StopGuard if self.is_stopped(leader) => Fault::KillChild,
+            Fault::TermSoloist | Fault::StopSoloist if self.is_stopped(target) => {
+                Fault::KillSoloist
+            }
+            _ => fault,
+        }
+    }
+
+    /// One fault; which, and whether it must cost the child its life.
+    fn strike(&mut self, child: &Event) -> (Fault, bool) {
+        let leader = self.leader(child);
+        let target = match self.dice.below(4) {
             // A standby, mostly.
-            0 => self.dice.below(REPLICAS),
-            _ => self.place_of(child),
+            0 => self.replicas[self.dice.below(REPLICAS)],
+            _ => leader,
         };
-        let target = self.replicas[place];
+        let fault = FAULTS[self.dice.below(FAULTS.len() as u64)];
+        let fault = self.fitting(fault, target, leader);
+        (fault, self.do_it(fault, target, child))
+    }
+
+    fn do_it(&mut self, fault: Fault, target: usize, child: &Event) -> bool {
+        let length = Duration::from_millis(500 + self.dice.below(2500) as u64);
         let replica = self.group.replica(target);
         let leads = replica.identity == child.identity;
         match fault {
             Fault::KillSoloist => {
                 replica.signal(Signal::KILL);
                 replica.exit();
+                self.stopped.retain(|&(stopped, _)| stopped != target);
                 leads
             }
             Fault::StopSoloist => {
-                let length = Duration::from_millis(500 + self.dice.below(2500) as u64);
                 replica.signal(Signal::STOP);
-                thread::sleep(length);
-                replica.signal(Signal::CONT);
+                if self.stopped.is_empty() && self.dice.below(2) == 0 {
+                    self.stopped.push((target, Instant::now() + length));
+                } else {
+                    thread::sleep(length);
+                    replica.signal(Signal::CONT);
+                }
                 false
             }
             Fault::TermSoloist => {
@@ -173,7 +214,6 @@ impl Scene {
             },
             Fault::StopGuard => {
                 if let Some(guard) = child.guard() {
-                    let length = Duration::from_millis(500 + self.dice.below(2500) as u64);
                     send(guard, Signal::STOP);
                     thread::sleep(length);
                     send(guard, Signal::CONT);
@@ -187,10 +227,10 @@ impl Scene {
         }
     }
 
-    fn place_of(&mut self, child: &Event) -> usize {
+    fn leader(&mut self, child: &Event) -> usize {
         let group = &mut self.group;
-        let leads = |&replica: &usize| group.replica(replica).identity == child.identity;
-        self.replicas.iter().position(leads).expect("a leader")
+        let leads = |&&replica: &&usize| group.replica(replica).identity == child.identity;
+        *self.replicas.iter().find(leads).expect("a leader")
     }
 
     /// Whoever has died is replaced.

@@ -1,6 +1,9 @@
 //! Replicas of the real program, with real children, signals and faults: one test per behaviour.
 
+#![allow(clippy::unwrap_used)]
+
 mod child;
+mod detector;
 mod faults;
 mod harness;
 mod loss;

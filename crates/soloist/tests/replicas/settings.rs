@@ -62,6 +62,37 @@ fn a_place_where_no_folder_can_be_gives_3_and_says_which() {
 }
 
 #[test]
+fn a_folder_that_cannot_be_written_gives_3_and_says_which() {
+    let mut group = Group::new();
+    let mut command = std::process::Command::new(crate::harness::SOLOIST);
+    // Not even root may make a folder here.
+    command.args(["run", "--store", "file:/sys/soloist/lease", "--", "true"]);
+    let replica = group.spawn("r0", &mut command);
+    assert_eq!(group.replica(replica).exit_code(), 3);
+    let log = group.replica(replica).log();
+    assert!(log.contains("cannot make the folder /sys/soloist"), "{log}");
+}
+
+#[test]
+fn without_any_flag_it_just_runs() {
+    let mut group = Group::new();
+    let mut command = std::process::Command::new(crate::harness::SOLOIST);
+    command
+        .arg("run")
+        .arg("--")
+        .arg(CHILD)
+        .arg(group.path(""))
+        .env("XDG_RUNTIME_DIR", group.path(""))
+        .env_remove("KUBERNETES_SERVICE_HOST");
+    let replica = group.spawn("r0", &mut command);
+    let start = &group.wait_many("start", 1)[0];
+    assert!(!start.identity.is_empty());
+    assert!(group.path("soloist/soloist-test-child").exists());
+    group.replica(replica).signal(rustix::process::Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
 fn who_has_waited_long_enough_gives_4() {
     let mut group = Group::new();
     let (_, leads) = group.lead("r0", &[], &[]);

@@ -158,6 +158,45 @@ fn a_signal_before_the_election_ends_it() {
 }
 
 #[test]
+fn a_signal_while_stepping_down_lets_the_child_drain() {
+    let mut group = Group::with(&PATIENT);
+    let flags = ["--ready", "notify", "--start-limit", "300ms"];
+    let (replica, _) = group.lead("r0", &flags, &["drain=1000"]);
+    group.replica(replica).wait_log("to=PreFollower");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group.wait_event("drained", "r0");
+}
+
+#[test]
+fn a_signal_between_two_starts_ends_it_at_once() {
+    let mut group = Group::with(&PATIENT);
+    let replica = group.start("r0", &[], &["after=50", "code=3"]);
+    // The second crash is followed by a pause of a second.
+    group.wait_many("end", 2);
+    let log = |group: &mut Group| group.replica(replica).log();
+    crate::harness::wait_for("the second end", crate::harness::LIMIT, || {
+        (log(&mut group).matches("nothing is left").count() == 2).then_some(())
+    });
+    let asked = Instant::now();
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+    assert_eq!(group.events("start").len(), 2);
+}
+
+#[test]
+fn a_signal_while_cooling_down_ends_it_at_once() {
+    let mut group = Group::with(&["--restart-limit", "0"]);
+    let (replica, _) = group.lead("r0", &[], &["after=50", "code=3"]);
+    group.replica(replica).wait_log("the lease is released");
+    let asked = Instant::now();
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    assert!(asked.elapsed() < AT_ONCE, "{:?}", asked.elapsed());
+}
+
+#[test]
 fn other_signals_go_to_the_child() {
     let mut group = Group::new();
     let (replica, _) = group.lead("r0", &[], &[]);
