@@ -1,6 +1,6 @@
 //! Replicas of the real program, with real children, signals and faults: one test per behaviour.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod child;
 mod detector;
