@@ -90,7 +90,7 @@ async fn a_pods_service_account_is_used_and_its_token_is_read_again_when_it_chan
         let token = plane.service_account_token(namespace, account, hour);
         tokens.push(token.await.unwrap());
     }
-    let files = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
+    let files = tempfile::tempdir().unwrap();
     let put = |name: &str, text: &str| {
         // As the kubelet does it: a new file in the place of the old one.
         let new = files.path().join("new");
