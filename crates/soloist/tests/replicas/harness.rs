@@ -1,4 +1,4 @@
-//! A stage for one test: replicas of the real program on one lease file, and what their children tell.
+//! A stage for one test: replicas of the real program on one lease, and what their children tell.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,22 +10,18 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+use crate::place::{LEASE, Place};
+
 pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// The lease of all tests.
-pub(crate) const LEASE: Duration = Duration::from_secs(2);
-const TIMINGS: [&str; 6] = [
-    "--lease-duration",
-    "2s",
-    "--renew-deadline",
-    "1400ms",
-    "--retry-period",
-    "200ms",
-];
+/// How long the leases of the tests last.
+pub(crate) fn lease() -> Duration {
+    Place::wanted().lease
+}
 
 /// Looks until something is there, or the limit has passed.
 pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
@@ -42,6 +38,7 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
 /// The folder of one lease, with all that was started on it.
 pub(crate) struct Group {
     folder: TempDir,
+    place: Place,
     replicas: Vec<Replica>,
     settings: Vec<String>,
 }
@@ -54,6 +51,7 @@ impl Group {
             .or_else(|_| tempfile::tempdir())
             .unwrap();
         Self {
+            place: Place::new(folder.path()),
             folder,
             replicas: Vec::new(),
             settings: Vec::new(),
@@ -82,9 +80,8 @@ impl Group {
         }
         command
             .arg("run")
-            .arg(format!("--store=file:{}", self.path("lease").display()))
-            .args(["--name", "test", "--identity", identity])
-            .args(TIMINGS)
+            .args(&self.place.flags)
+            .args(["--name", LEASE, "--identity", identity])
             .args(&self.settings)
             .args(flags)
             .stdin(Stdio::null())
