@@ -1,0 +1,48 @@
+//! A child and everything that it forks (its *tree*), and a *guard* that kills the tree when soloist cannot.
+//!
+//! ```text
+//! soloist ──socketpair──▶ guard ──fork, exec──▶ child ──▶ whatever it forks
+//!  (subreaper)             (subreaper)          (own process group, parent-death signal)
+//! ```
+//!
+//! The guard is the same program, started again: call [`guard::run_if_guard`] first thing in `main`, before
+//! any thread. It is armed with a deadline before the child exists, and kills the tree when told, when the
+//! deadline passes without a new one, or when soloist is gone. When the *guard* is gone the kernel kills the
+//! child, and soloist, who inherits the rest, kills that. One of the two is enough.
+//!
+//! - [`Supervisor`] makes the process a subreaper, reaps what nobody else reaps, and starts trees.
+//! - [`Tree`] is one guard and its tree: deadlines and signals go in, [`TreeEvent`]s come out.
+//! - [`ProcessManager`] is start, stop with a timeout, wait; and does nothing when there is nothing to do.
+//!
+//! # What is reached, and what is not
+//!
+//! A descendant is found however it detached itself (own session, double fork): it cannot leave the
+//! guard's offspring. What it can do is to become another user (a set-user-ID program) that an ordinary
+//! user's soloist may not signal. Such a program also sheds the parent-death signal. Then the tree is
+//! never reported as empty.
+//!
+//! Closed standard streams are `/dev/null` for the child: the Rust runtime opens them before `main`.
+
+mod clock;
+mod command;
+pub mod guard;
+mod inherited;
+mod manager;
+mod message;
+mod procfs;
+mod registry;
+mod signal;
+mod supervisor;
+mod sweep;
+mod sys;
+mod tree;
+
+pub use clock::now;
+pub use command::Command;
+pub use manager::{ProcessManager, State, Stop};
+pub use message::{SpawnError, SpawnStep};
+pub use registry::{OwnChild, own_child};
+pub use signal::{Signal, UnknownSignal};
+pub use soloist_core::replica::{Exit, SpawnFailure};
+pub use supervisor::{SetupError, StartError, Supervisor};
+pub use tree::{Tree, TreeEvent};

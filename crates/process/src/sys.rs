@@ -1,0 +1,224 @@
+//! The few system calls that have no safe wrapper.
+
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::process::Pid;
+
+use crate::signal::Signal;
+
+/// A set of signals: bit *n* − 1 is signal *n*.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SignalSet(pub(crate) u64);
+
+impl SignalSet {
+    /// Every signal.
+    pub(crate) const ALL: Self = Self(u64::MAX);
+
+    pub(crate) fn with(self, signal: i32) -> Self {
+        Self(self.0 | bit(signal))
+    }
+
+    pub(crate) fn without(self, signal: i32) -> Self {
+        Self(self.0 & !bit(signal))
+    }
+
+    pub(crate) fn contains(self, signal: i32) -> bool {
+        self.0 & bit(signal) != 0
+    }
+
+    fn to_libc(self) -> libc::sigset_t {
+        let mut set = MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set that it is given; the others only change it, and
+        // refuse numbers that are no signals.
+        unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in (1..=64).filter(|signal| self.contains(*signal)) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            set.assume_init()
+        }
+    }
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The signals that the calling thread has blocked.
+pub(crate) fn blocked() -> SignalSet {
+    let mut old = MaybeUninit::uninit();
+    // SAFETY: with no new set, sigprocmask only writes the old one, all of it.
+    let old = unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, ptr::null(), old.as_mut_ptr());
+        old.assume_init()
+    };
+    // SAFETY: the set is initialised.
+    let is_member = |signal: &i32| unsafe { libc::sigismember(&raw const old, *signal) == 1 };
+    (1..=64)
+        .filter(is_member)
+        .fold(SignalSet::default(), SignalSet::with)
+}
+
+/// Blocks these signals and no others. Safe between fork and exec.
+pub(crate) fn block(signals: SignalSet) {
+    let set = signals.to_libc();
+    // SAFETY: the set is initialised, and the old one is not asked for.
+    unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut()) };
+}
+
+/// The signals that the process ignores.
+pub(crate) fn ignored() -> SignalSet {
+    let is_ignored = |signal: &i32| {
+        let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: with no new action, sigaction only writes the old one; all zeroes is a valid one, for
+        // the numbers that it refuses.
+        unsafe {
+            libc::sigaction(*signal, ptr::null(), old.as_mut_ptr());
+            old.assume_init().sa_sigaction == libc::SIG_IGN
+        }
+    };
+    (1..=64)
+        .filter(is_ignored)
+        .fold(SignalSet::default(), SignalSet::with)
+}
+
+/// Ignores these signals and takes the default for all others. Safe between fork and exec.
+pub(crate) fn ignore(signals: SignalSet) {
+    for signal in 1..=64 {
+        let action = match signals.contains(signal) {
+            true => libc::SIG_IGN,
+            false => libc::SIG_DFL,
+        };
+        // SAFETY: neither action runs code of ours. Numbers that cannot be changed are refused.
+        unsafe { libc::signal(signal, action) };
+    }
+}
+
+/// A descriptor that is readable while SIGCHLD, which must be blocked, is pending.
+pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
+    let set = SignalSet::default().with(libc::SIGCHLD).to_libc();
+    // SAFETY: the set is initialised, and −1 asks for a new descriptor.
+    let fd = unsafe { libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(last_errno());
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Takes a descriptor that this process was started with.
+///
+/// `None` if there is no such descriptor.
+pub(crate) fn adopt(fd: RawFd) -> Option<OwnedFd> {
+    // SAFETY: asking about a descriptor changes nothing.
+    if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return None;
+    }
+    // SAFETY: it is open, and called once, first thing in the guard's main: nothing here owns it yet.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).ok()?;
+    Some(fd)
+}
+
+/// Closes everything that this process was started with but 0 to 2 and `keep`.
+///
+/// To be called first thing in the guard's main.
+pub(crate) fn close_inherited(keep: RawFd) {
+    let close = |fd: RawFd| {
+        // SAFETY: nothing here owns a descriptor yet but the one that is kept.
+        unsafe { libc::close(fd) };
+    };
+    let range = |first: RawFd, last: libc::c_uint| {
+        let first = first as libc::c_uint;
+        // SAFETY: as above.
+        first > last || unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0
+    };
+    if range(3, keep as libc::c_uint - 1) && range(keep + 1, libc::c_uint::MAX) {
+        return;
+    }
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else {
+        return;
+    };
+    // Collected first: the listing itself has a descriptor, which is closed again by then.
+    let open: Vec<RawFd> = open
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    open.into_iter()
+        .filter(|fd| *fd > 2 && *fd != keep)
+        .for_each(close);
+}
+
+/// What a fork returns.
+pub(crate) enum Forked {
+    Parent(Pid),
+    Child,
+}
+
+/// Forks.
+///
+/// # Safety
+/// In a process with one thread, or else the child may only do what is async-signal-safe.
+pub(crate) unsafe fn fork() -> Result<Forked, Errno> {
+    // SAFETY: the caller's promise.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(last_errno()),
+        pid => Ok(Pid::from_raw(pid).map_or(Forked::Child, Forked::Parent)),
+    }
+}
+
+/// Becomes another program, looked up in `PATH`, with the present environment. Returns why it could not.
+pub(crate) fn exec(argv: &[CString]) -> i32 {
+    let pointers: Vec<*const libc::c_char> = argv
+        .iter()
+        .map(|arg| arg.as_ptr())
+        .chain([ptr::null()])
+        .collect();
+    let Some(program) = argv.first() else {
+        return libc::EINVAL;
+    };
+    // SAFETY: strings that end in NUL, in an array that ends in a null pointer, all alive.
+    unsafe { libc::execvp(program.as_ptr(), pointers.as_ptr()) };
+    last_errno().raw_os_error()
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)
+}
+
+/// Ends the process at once, as a forked child must that did not become another program.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: does not return, and runs nothing of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// The signal as rustix has it; real-time ones included.
+pub(crate) fn raw(signal: Signal) -> rustix::process::Signal {
+    // SAFETY: `Signal` holds only numbers that exist and that libc does not keep to itself.
+    unsafe { rustix::process::Signal::from_raw_unchecked(signal.number()) }
+}
+
+/// Has `command` start with all signals blocked, and with this descriptor open.
+pub(crate) fn start_blocked_with(command: &mut std::process::Command, fd: &OwnedFd) {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::process::CommandExt;
+
+    let fd = fd.as_raw_fd();
+    let prepare = move || {
+        block(SignalSet::ALL);
+        // SAFETY: a system call on a number; the caller keeps the descriptor open until it has spawned.
+        match unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: sigprocmask and fcntl are async-signal-safe, and nothing is allocated.
+    unsafe { command.pre_exec(prepare) };
+}

@@ -1,0 +1,213 @@
+//! The task behind a [`Tree`](super::Tree): carries the guard's reports out, and stands in for a guard that
+//! is lost or does not answer.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, kill_process};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::{Link, TreeEvent};
+use crate::message::{Received, Report};
+use crate::{registry, sweep};
+
+/// How long a guard may take for a kill before it is killed itself. The tree does not wait for that: it is
+/// killed directly from the start.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Between two passes of a kill.
+const PAUSE: Duration = Duration::from_millis(10);
+
+pub(super) struct Task {
+    guard: Pid,
+    link: Link,
+    kills: mpsc::UnboundedReceiver<()>,
+    events: mpsc::UnboundedSender<TreeEvent>,
+    child: watch::Sender<Option<u32>>,
+    exited: bool,
+    ended: bool,
+    /// The guard has closed its end, by dying if by nothing else.
+    hung_up: bool,
+}
+
+impl Task {
+    pub(super) fn new(
+        guard: Pid,
+        link: Link,
+        kills: mpsc::UnboundedReceiver<()>,
+        events: mpsc::UnboundedSender<TreeEvent>,
+        child: watch::Sender<Option<u32>>,
+    ) -> Self {
+        Self {
+            guard,
+            link,
+            kills,
+            events,
+            child,
+            exited: false,
+            ended: false,
+            hung_up: false,
+        }
+    }
+}
+
+/// Runs until the tree is empty and the guard is reaped.
+pub(super) async fn run(mut task: Task) {
+    let lost = task.with_guard().await;
+    if !task.ended {
+        tracing::warn!(
+            guard = task.guard.as_raw_nonzero(),
+            "the guard is gone; killing its tree"
+        );
+        task.tell(TreeEvent::GuardLost);
+        task.without_guard().await;
+    }
+    drop(lost);
+}
+
+impl Task {
+    /// Until the guard is reaped.
+    async fn with_guard(&mut self) -> Lost {
+        let mut killing: Option<Instant> = None;
+        let mut handle_alive = true;
+        loop {
+            if registry::lock().reap_guard(self.guard) {
+                let lost = Lost;
+                // What it said last.
+                self.hear_guard();
+                return lost;
+            }
+            let pass = Instant::now() + PAUSE;
+            tokio::select! {
+                biased;
+                order = self.kills.recv(), if handle_alive => match order {
+                    Some(()) => killing = killing.or(Some(Instant::now())),
+                    // The handle is dropped, and the socket with it.
+                    None => {
+                        handle_alive = false;
+                        killing = killing.or(Some(Instant::now()));
+                    }
+                },
+                ready = self.link.readable.readable(), if !self.hung_up => {
+                    if let Ok(mut ready) = ready {
+                        ready.clear_ready();
+                    }
+                    self.hear_guard();
+                    self.end_nonsense();
+                }
+                _ = self.link.children.recv() => {}
+                () = tokio::time::sleep_until(pass), if killing.is_some() && !self.ended => {}
+            }
+            if let Some(since) = killing
+                && !self.ended
+            {
+                self.kill_directly(since);
+            }
+        }
+    }
+
+    fn kill_directly(&self, since: Instant) {
+        let registry = registry::lock();
+        if !registry.has_guard(self.guard) {
+            return;
+        }
+        sweep::kill_below(&[self.guard], self.guard);
+        if since.elapsed() >= PATIENCE {
+            tracing::warn!(
+                guard = self.guard.as_raw_nonzero(),
+                "the guard does not answer; killing it"
+            );
+            let _ = kill_process(self.guard, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// Kills and reaps all that the guard has left us.
+    async fn without_guard(&mut self) {
+        loop {
+            let left = registry::lock().kill_lost();
+            self.tell_exit();
+            if !left {
+                break;
+            }
+            tokio::select! {
+                _ = self.link.children.recv() => {}
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+        self.tell(TreeEvent::Empty);
+    }
+
+    fn tell_exit(&mut self) {
+        let child = *self.child.borrow();
+        if let Some(exit) = child.and_then(|pid| registry::lock().exit_of(pid))
+            && !self.exited
+        {
+            self.exited = true;
+            self.tell(TreeEvent::Exited(exit));
+        }
+    }
+
+    fn hear_guard(&mut self) {
+        while !self.hung_up {
+            match Report::receive(&self.link.socket) {
+                Received::Message(report) => self.hear(report),
+                Received::Nothing => break,
+                Received::Closed => self.hung_up = true,
+            }
+        }
+    }
+
+    /// A guard that has hung up is dead or not one of ours. The handle's end looks the same, and is not meant.
+    fn end_nonsense(&self) {
+        let registry = registry::lock();
+        if self.hung_up && !self.ended && !self.events.is_closed() && registry.has_guard(self.guard)
+        {
+            let _ = kill_process(self.guard, rustix::process::Signal::KILL);
+        }
+    }
+
+    fn hear(&mut self, report: Report) {
+        match report {
+            Report::Started { pid } => {
+                registry::lock().watch(pid);
+                self.child.send_replace(Some(pid));
+                self.tell(TreeEvent::Started { pid });
+            }
+            Report::SpawnFailed(error) => {
+                self.ended = true;
+                self.tell(TreeEvent::SpawnFailed(error));
+            }
+            Report::Exited(exit) => {
+                self.exited = true;
+                self.tell(TreeEvent::Exited(exit));
+            }
+            Report::Empty => {
+                self.ended = true;
+                self.tell(TreeEvent::Empty);
+            }
+        }
+    }
+
+    fn tell(&self, event: TreeEvent) {
+        let _ = self.events.send(event);
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        let mut registry = registry::lock();
+        registry.forget_guard(self.guard);
+        if let Some(pid) = *self.child.borrow() {
+            registry.unwatch(pid);
+        }
+    }
+}
+
+/// While a tree has no guard and is not known to be empty; counted since the guard was reaped.
+struct Lost;
+
+impl Drop for Lost {
+    fn drop(&mut self) {
+        registry::lock().end_lost();
+    }
+}

@@ -1,0 +1,15 @@
+mod common;
+
+use common::*;
+
+#[tokio::test]
+async fn hundreds_of_forks_do_not_outrun_the_kill() {
+    let mut stage = Stage::new();
+    let mut tree = stage.spawn(&["storm", "300"]);
+    started(&mut tree).await;
+    stage.hear("ready").await;
+    let begun = std::time::Instant::now();
+    tree.kill();
+    killed(&mut tree).await;
+    println!("the storm was over after {:?}", begun.elapsed());
+}

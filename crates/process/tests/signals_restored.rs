@@ -1,0 +1,65 @@
+mod common;
+
+use common::*;
+
+const USR2: u64 = 1 << (12 - 1);
+const HUP: u64 = 1;
+const PIPE: u64 = 1 << (13 - 1);
+
+fn numbers(report: &str) -> (u64, u64) {
+    let mut numbers = report
+        .split(' ')
+        .map(|text| u64::from_str_radix(text, 16).unwrap());
+    (numbers.next().unwrap(), numbers.next().unwrap())
+}
+
+#[tokio::test]
+async fn the_child_finds_the_signals_as_soloist_found_them() {
+    let mut stage = Stage::new();
+    let soloist = std::process::Command::new("env")
+        .args(["--block-signal=USR2", "--ignore-signal=HUP", HELPER])
+        .args(["soloist", "60000", "signals"])
+        .env("REPORT", stage.report_path())
+        .spawn();
+    let mut soloist = Soloist(soloist.unwrap());
+    let (blocked, ignored) = numbers(&stage.hear("signals").await);
+    assert_eq!(blocked, USR2);
+    // The helper is a Rust program: its runtime ignores SIGPIPE itself.
+    assert_eq!(ignored & !PIPE, HUP);
+    assert_eq!(soloist.0.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_child_that_is_no_rust_program_has_its_sigpipe_back() {
+    let stage = Stage::new();
+    let script = "grep SigIgn /proc/self/status > \"$OUT\"";
+    let out = stage.dir.path().join("out");
+    let command = soloist_process::Command::new("sh")
+        .args(["-c", script])
+        .env("OUT", &out);
+    let tree = stage
+        .supervisor()
+        .spawn(&command, soloist_process::now() + LIMIT);
+    let mut tree = tree.unwrap();
+    let _ = started(&mut tree).await;
+    ends(&mut tree, soloist_process::Exit::Code(0)).await;
+    let ignored = std::fs::read_to_string(out).unwrap();
+    let ignored = ignored.split_whitespace().nth(1).unwrap().to_owned();
+    assert_eq!(u64::from_str_radix(&ignored, 16).unwrap() & PIPE, 0);
+}
+
+#[tokio::test]
+async fn the_child_finds_the_limits_as_soloist_found_them() {
+    let mut stage = Stage::new();
+    let shell = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "ulimit -Sn 123; exec \"$0\" soloist 60000 limit",
+            HELPER,
+        ])
+        .env("REPORT", stage.report_path())
+        .spawn();
+    let mut soloist = Soloist(shell.unwrap());
+    assert_eq!(stage.hear("limit").await, "123");
+    assert_eq!(soloist.0.wait().unwrap().code(), Some(0));
+}
