@@ -211,12 +211,16 @@ fn send_packet(socket: &OwnedFd, packet: Packet) -> Result<(), Errno> {
 
 fn receive_packet<T>(socket: &OwnedFd, decode: fn(&Packet) -> Option<T>) -> Received<T> {
     let mut packet = [0; LENGTH];
-    let got = rustix::io::retry_on_intr(|| recv(socket, &mut packet, RecvFlags::DONTWAIT))
-        .map(|got| got.1);
-    match got {
-        Ok(LENGTH) => decode(&packet).map_or(Received::Closed, Received::Message),
-        Err(Errno::AGAIN) => Received::Nothing,
-        Ok(_) | Err(_) => Received::Closed,
+    loop {
+        let got = recv(socket, &mut packet, RecvFlags::DONTWAIT).map(|got| got.1);
+        return match got {
+            Ok(LENGTH) => decode(&packet).map_or(Received::Closed, Received::Message),
+            Err(Errno::AGAIN) => Received::Nothing,
+            // A reset is told once: the other end has gone without reading all that we sent. What it
+            // said before that is still there.
+            Err(Errno::INTR | Errno::CONNRESET) => continue,
+            Ok(_) | Err(_) => Received::Closed,
+        };
     }
 }
 
@@ -251,6 +255,23 @@ mod tests {
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }
+    }
+
+    #[test]
+    fn last_words_are_heard_from_who_did_not_listen() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+        let (ours, theirs) = socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .unwrap();
+        Order::Kill.send(&ours).unwrap();
+        Report::Empty.send(&theirs).unwrap();
+        drop(theirs);
+        assert_eq!(Report::receive(&ours), Received::Message(Report::Empty));
+        assert_eq!(Report::receive(&ours), Received::Closed);
     }
 
     #[test]

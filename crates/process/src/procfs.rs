@@ -44,7 +44,7 @@ fn listed(parent: Pid) -> io::Result<Vec<Pid>> {
         match fs::read_to_string(task.path().join("children")) {
             Ok(text) => pids.extend(
                 text.split_ascii_whitespace()
-                    .filter_map(|pid| Pid::from_raw(pid.parse().ok()?)),
+                    .filter_map(|number| pid(number.parse().ok()?)),
             ),
             // The thread is gone, or this kernel has no such file.
             Err(error) if !task.path().exists() => drop(error),
@@ -60,7 +60,7 @@ pub(crate) fn scanned(parent: Pid) -> Vec<Pid> {
         return Vec::new();
     };
     entries
-        .filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?))
+        .filter_map(|entry| pid(entry.ok()?.file_name().to_str()?.parse().ok()?))
         .filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == Some(parent)))
         .collect()
 }
@@ -72,11 +72,18 @@ fn parse(text: &[u8]) -> Option<Stat> {
         .ok()?
         .split_ascii_whitespace()
         .skip(1);
-    let mut pid = || fields.next()?.parse().ok();
+    let mut field = || fields.next()?.parse().ok();
     Some(Stat {
-        parent: Pid::from_raw(pid()?),
-        group: Pid::from_raw(pid()?),
+        parent: pid(field()?),
+        group: pid(field()?),
     })
+}
+
+/// Nobody is 0, and a process that is just being reaped has −1 for its group.
+fn pid(number: i32) -> Option<Pid> {
+    Some(number)
+        .filter(|number| *number > 0)
+        .and_then(Pid::from_raw)
 }
 
 #[cfg(test)]
@@ -89,6 +96,7 @@ mod tests {
         assert_eq!(stat.parent, Pid::from_raw(7));
         assert_eq!(stat.group, Pid::from_raw(8));
         assert_eq!(parse(b"42 (a"), None);
+        assert_eq!(parse(b"42 (a) X 0 -1 -1").unwrap().group, None);
     }
 
     #[test]

@@ -1,12 +1,16 @@
+//! Programs that cannot be run, and why.
+
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use common::*;
-
 use soloist_process::{Command, SpawnError, SpawnFailure, SpawnStep, TreeEvent, now};
+
+use common::*;
 
 async fn failure(stage: &Stage, command: Command) -> SpawnError {
     let tree = stage.supervisor().spawn(&command, now() + LIMIT);

@@ -1,3 +1,5 @@
+//! Standard input, output and error.
+
 mod common;
 
 use common::*;

@@ -1,3 +1,5 @@
+//! Descendants that detached themselves.
+
 mod common;
 
 use soloist_process::{Exit, TreeEvent};

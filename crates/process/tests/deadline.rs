@@ -1,10 +1,12 @@
+//! The guard's deadline.
+
 mod common;
 
 use std::time::Duration;
 
-use common::*;
-
 use soloist_process::{TreeEvent, now};
+
+use common::*;
 
 #[tokio::test]
 async fn a_deadline_that_passes_ends_the_tree() {

@@ -1,3 +1,5 @@
+//! What the child does not inherit.
+
 mod common;
 
 use common::*;

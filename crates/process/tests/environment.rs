@@ -1,3 +1,5 @@
+//! What the child does inherit.
+
 mod common;
 
 use soloist_process::{Exit, now};

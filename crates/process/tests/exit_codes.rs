@@ -1,3 +1,5 @@
+//! How the child ended: codes.
+
 mod common;
 
 use soloist_process::{Exit, TreeEvent};

@@ -1,3 +1,5 @@
+//! soloist as PID 1.
+
 mod common;
 
 use std::process::Command;

@@ -1,3 +1,5 @@
+//! Descendants that multiply.
+
 mod common;
 
 use common::*;

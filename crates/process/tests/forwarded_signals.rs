@@ -1,3 +1,5 @@
+//! Signals on their way to the child.
+
 mod common;
 
 use soloist_process::{Exit, Signal, TreeEvent};

@@ -1,3 +1,5 @@
+//! One of the two is enough: soloist.
+
 mod common;
 
 use rustix::process::Signal;

@@ -1,3 +1,5 @@
+//! What a guard costs.
+
 mod common;
 
 use common::*;

@@ -1,3 +1,5 @@
+//! A guard that does not answer.
+
 mod common;
 
 use rustix::process::Signal;

@@ -1,3 +1,5 @@
+//! A child that does not listen.
+
 mod common;
 
 use soloist_process::Signal;

@@ -1,3 +1,5 @@
+//! Kills that come early, and handles that go.
+
 mod common;
 
 use soloist_process::{Exit, TreeEvent};

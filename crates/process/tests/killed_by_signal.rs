@@ -1,3 +1,5 @@
+//! How the child ended: signals.
+
 mod common;
 
 use soloist_process::Exit;

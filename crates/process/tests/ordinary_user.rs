@@ -1,10 +1,12 @@
+//! soloist without privileges.
+
 mod common;
 
 use std::os::unix::fs::PermissionsExt;
 
-use common::*;
-
 use rustix::process::Signal;
+
+use common::*;
 
 #[tokio::test]
 async fn it_works_for_an_ordinary_user() {

@@ -1,3 +1,5 @@
+//! A child that takes its time.
+
 mod common;
 
 use soloist_process::{Exit, Signal};

@@ -1,3 +1,5 @@
+//! One of the two is enough: the guard.
+
 mod common;
 
 use rustix::process::Signal;

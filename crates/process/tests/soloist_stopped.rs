@@ -1,3 +1,5 @@
+//! A soloist that does not move its deadline.
+
 mod common;
 
 use rustix::process::Signal;

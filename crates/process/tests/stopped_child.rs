@@ -1,3 +1,7 @@
+//! A child that is stopped.
+
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use rustix::process::Signal as Raw;

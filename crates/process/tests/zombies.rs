@@ -1,3 +1,5 @@
+//! Descendants that nobody reaps.
+
 mod common;
 
 use std::time::Duration;

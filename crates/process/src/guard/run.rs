@@ -166,6 +166,10 @@ impl Guarding {
                 Received::Message(Order::Deadline(at)) => self.feed_order(Input::Deadline(at)),
                 Received::Message(Order::Kill) => self.feed_order(Input::Kill),
                 Received::Message(Order::Signal(signal)) => self.signal_child(signal),
+                // Nobody is there to hear it, so nobody shall be: what is not started is stopped.
+                Received::Message(Order::Stop(_)) if self.group.is_none() => {
+                    self.feed_order(Input::Kill);
+                }
                 Received::Message(Order::Stop(signal)) => {
                     self.signal_group(signal);
                     self.signal_group(Signal::CONT);

@@ -113,7 +113,7 @@ impl Tree {
     }
 
     /// Sends the stop signal to the child's process group, and SIGCONT after it, so that a stopped child
-    /// can follow it.
+    /// can follow it. A child that does not exist yet is never started.
     pub fn stop(&self, signal: Signal) {
         self.order(Order::Stop(signal));
     }

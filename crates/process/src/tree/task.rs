@@ -15,8 +15,9 @@ use crate::{registry, sweep};
 /// killed directly from the start.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Between two passes of a kill.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Between two passes of a kill: the first, doubled up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Task {
     guard: Pid,
@@ -77,7 +78,7 @@ impl Task {
                 self.hear_guard();
                 return lost;
             }
-            let pass = Instant::now() + PAUSE;
+            let pass = Instant::now() + FIRST_PAUSE;
             tokio::select! {
                 biased;
                 order = self.kills.recv(), if handle_alive => match order {
@@ -123,6 +124,7 @@ impl Task {
 
     /// Kills and reaps all that the guard has left us.
     async fn without_guard(&mut self) {
+        let mut pause = FIRST_PAUSE;
         loop {
             let left = registry::lock().kill_lost();
             self.tell_exit();
@@ -131,7 +133,7 @@ impl Task {
             }
             tokio::select! {
                 _ = self.link.children.recv() => {}
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }
         self.tell(TreeEvent::Empty);

@@ -3,7 +3,7 @@
 use std::process::exit;
 use std::time::{Duration, Instant};
 
-use crate::{idle, report};
+use crate::{idle, park, report};
 
 /// So that nothing outlives a test that fails.
 const LIFETIME: Duration = Duration::from_secs(60);
@@ -19,16 +19,20 @@ fn new_session() {
     let _ = rustix::process::setsid();
 }
 
-/// A grandchild in a session of its own, whose parent is gone.
+/// A grandchild in a session of its own, whose parent is gone. Returns when it is up.
 pub(crate) fn daemon() {
+    let (read, write) = rustix::pipe::pipe().expect("a pipe");
     if fork() {
         new_session();
         if fork() {
-            idle("daemon");
+            report(&format!("daemon {}", std::process::id()));
+            let _ = rustix::io::write(write, b"!");
+            park();
         }
         exit(0);
     }
     let _ = rustix::process::wait(rustix::process::WaitOptions::empty());
+    let _ = rustix::io::read(read, &mut [0; 1]);
 }
 
 /// Ends at SIGTERM at once, and leaves a child in its group that drains.

@@ -57,6 +57,10 @@ pub(crate) fn report(text: &str) {
 /// Says so, and waits for its end.
 pub(crate) fn idle(word: &str) -> ! {
     report(&format!("{word} {}", std::process::id()));
+    park()
+}
+
+pub(crate) fn park() -> ! {
     loop {
         std::thread::park();
     }

@@ -72,6 +72,18 @@ pub(crate) fn first_process() -> ! {
         let exit = TreeEvent::Exited(Exit::Signal(9));
         ends(&mut tree, &[exit, TreeEvent::Empty]).await;
 
+        let tree = supervisor.spawn(&myself(&["daemon"]), deadline());
+        let mut tree = tree.expect("a tree");
+        assert!(matches!(
+            tree.next_event().await,
+            Some(TreeEvent::Started { .. })
+        ));
+        let guard = rustix::process::Pid::from_raw(tree.guard_pid().cast_signed());
+        let kill = rustix::process::Signal::KILL;
+        rustix::process::kill_process(guard.expect("a guard"), kill).expect("a signal");
+        let exit = TreeEvent::Exited(Exit::Signal(9));
+        ends(&mut tree, &[TreeEvent::GuardLost, exit, TreeEvent::Empty]).await;
+
         // An orphan that has nothing to do with any tree.
         let (mut shell, _own) = soloist_process::own_child(
             || {
