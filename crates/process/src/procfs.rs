@@ -10,6 +10,14 @@ use rustix::process::Pid;
 pub(crate) struct Stat {
     pub(crate) parent: Option<Pid>,
     pub(crate) group: Option<Pid>,
+    /// By a signal or a debugger.
+    pub(crate) stopped: bool,
+}
+
+/// Whether `/proc` is there and has the numbers of our own PID namespace.
+pub(crate) fn is_ours() -> bool {
+    let me = rustix::process::getpid().as_raw_nonzero().to_string();
+    fs::read_link("/proc/self").is_ok_and(|shown| shown.as_os_str() == me.as_str())
 }
 
 /// What `/proc` says about a process; `None` if it is gone.
@@ -70,12 +78,13 @@ fn parse(text: &[u8]) -> Option<Stat> {
     let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = std::str::from_utf8(&text[after_name..])
         .ok()?
-        .split_ascii_whitespace()
-        .skip(1);
+        .split_ascii_whitespace();
+    let stopped = matches!(fields.next()?, "T" | "t");
     let mut field = || fields.next()?.parse().ok();
     Some(Stat {
         parent: pid(field()?),
         group: pid(field()?),
+        stopped,
     })
 }
 

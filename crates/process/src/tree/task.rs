@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use super::{Link, TreeEvent};
 use crate::message::{Received, Report};
-use crate::{registry, sweep};
+use crate::{procfs, registry, sweep};
 
-/// How long a guard may take for a kill before it is killed itself. The tree does not wait for that: it is
-/// killed directly from the start.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a guard may take for a kill before it is killed itself, if it is not seen to be stopped. The tree
+/// does not wait for that: it is killed directly from the start.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Between two passes of a kill: the first, doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
@@ -113,7 +113,8 @@ impl Task {
             return;
         }
         sweep::kill_below(&[self.guard], self.guard);
-        if since.elapsed() >= PATIENCE {
+        let stopped = procfs::stat(self.guard).is_some_and(|stat| stat.stopped);
+        if stopped || since.elapsed() >= PATIENCE {
             tracing::warn!(
                 guard = self.guard.as_raw_nonzero(),
                 "the guard does not answer; killing it"

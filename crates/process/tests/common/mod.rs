@@ -127,6 +127,15 @@ pub async fn killed(tree: &mut Tree) {
     ends(tree, Exit::Signal(9)).await;
 }
 
+/// Whatever comes before it: nothing is left in the end.
+pub async fn empty(tree: &mut Tree) {
+    let mut last = None;
+    while let Some(event) = next(tree).await {
+        last = Some(event);
+    }
+    assert_eq!(last, Some(TreeEvent::Empty));
+}
+
 /// Somebody's process, told from a later one with the same number.
 pub struct Process {
     pub pid: u32,

@@ -66,6 +66,24 @@ pub(crate) fn status() -> String {
     format!("signals {} {}", field("SigBlk:"), field("SigIgn:"))
 }
 
+/// Changes all that a child should not find changed.
+pub(crate) fn disturb() {
+    ignore(libc::SIGINT);
+    // SAFETY: a set that is initialised, then blocked.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGUSR1);
+        libc::sigprocmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let all = rustix::process::Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, all);
+}
+
 pub(crate) fn open_files_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     format!("limit {}", limit.current.unwrap_or(u64::MAX))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use soloist_process::{Command, Exit, Supervisor, Tree, TreeEvent, now};
 
-use crate::report;
+use crate::{report, signals};
 
 fn myself(args: &[&str]) -> Command {
     Command::new(std::env::current_exe().expect("a path")).args(args)
@@ -20,6 +20,7 @@ fn on_runtime<T>(work: impl Future<Output = T>) -> T {
 
 /// Keeps a child, and moves its deadline for as long as it can.
 pub(crate) fn run(millis: u64, args: &[&str]) -> ! {
+    signals::disturb();
     on_runtime(async {
         let supervisor = Supervisor::new().expect("a supervisor");
         let validity = Duration::from_millis(millis);
