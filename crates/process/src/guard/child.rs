@@ -95,6 +95,10 @@ pub(super) fn classify(program: &OsStr, errno: i32) -> SpawnError {
     let (failure, step) = match errno {
         libc::ENOENT if exists(program) => (SpawnFailure::NotExecutable, SpawnStep::Interpreter),
         libc::ENOENT => (SpawnFailure::NotFound, SpawnStep::Program),
+        // A directory of the PATH that may not be searched, and no such program in the others.
+        libc::EACCES if is_bare(program) && !exists(program) => {
+            (SpawnFailure::NotFound, SpawnStep::Program)
+        }
         libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE | libc::EIO => {
             (SpawnFailure::System, SpawnStep::Program)
         }
@@ -116,11 +120,16 @@ pub(super) fn system(step: SpawnStep, errno: i32) -> SpawnError {
     }
 }
 
+/// Looked up in the PATH.
+fn is_bare(program: &OsStr) -> bool {
+    !program.as_bytes().contains(&b'/')
+}
+
 fn exists(program: &OsStr) -> bool {
     if program.is_empty() {
         return false;
     }
-    if program.as_bytes().contains(&b'/') {
+    if !is_bare(program) {
         return Path::new(program).exists();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
