@@ -55,7 +55,7 @@ pub mod file;
 pub mod kubernetes;
 #[cfg(feature = "memory")]
 pub mod memory;
-mod random;
+pub mod random;
 mod readable;
 #[cfg(any(feature = "file", feature = "kubernetes"))]
 mod signature;
@@ -64,6 +64,6 @@ pub mod store;
 pub mod testing;
 
 pub use driver::{Driver, DriverEvent, DriverHandle};
-pub use elector::{Elector, ElectorError, Leadership, Term};
+pub use elector::{Elector, ElectorError, Leadership, Term, default_identity};
 pub use soloist_core as core;
 pub use store::{LeaseStore, Refusal, StoreError, WatchEnded};

@@ -1,16 +1,23 @@
-//! Random numbers from the kernel.
+//! Random numbers from the kernel, for those who drive an election themselves: an
+//! [`InstanceId`](soloist_core::ids::InstanceId) takes 128 bits, an election's seed 64.
 
 use std::io;
 
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// 128 random bits.
-pub(crate) fn bits128() -> io::Result<u128> {
+///
+/// # Errors
+/// When the kernel has none to give.
+pub fn bits128() -> io::Result<u128> {
     Ok(u128::from_ne_bytes(bytes()?))
 }
 
 /// 64 random bits.
-pub(crate) fn bits64() -> io::Result<u64> {
+///
+/// # Errors
+/// When the kernel has none to give.
+pub fn bits64() -> io::Result<u64> {
     Ok(u64::from_ne_bytes(bytes()?))
 }
 

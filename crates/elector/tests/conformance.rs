@@ -5,10 +5,10 @@ mod common;
 
 mod memory {
     use super::common::Memory;
-    soloist_elector::conformance_tests!(Memory::new());
+    soloist_elector::conformance_tests!(Some(Memory::new()));
 }
 
 mod file {
     use super::common::File;
-    soloist_elector::conformance_tests!(File::new());
+    soloist_elector::conformance_tests!(Some(File::new()));
 }

@@ -14,7 +14,6 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::command::Command;
-use crate::message::Order;
 use crate::registry;
 use crate::tree::{self, Tree};
 use crate::{guard, inherited, procfs, sys};
@@ -117,6 +116,17 @@ impl Supervisor {
     /// # Errors
     /// When the guard cannot be started. What becomes of the child is told by [`Tree::next_event`].
     pub fn spawn(&self, command: &Command, deadline: Moment) -> Result<Tree, StartError> {
+        let tree = self.prepare(command)?;
+        tree.set_deadline(deadline);
+        Ok(tree)
+    }
+
+    /// Starts a guard that waits: it starts the child when it gets its first deadline
+    /// ([`Tree::set_deadline`]), so that its owner can make it known before there is a child.
+    ///
+    /// # Errors
+    /// When the guard cannot be started.
+    pub fn prepare(&self, command: &Command) -> Result<Tree, StartError> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -124,10 +134,6 @@ impl Supervisor {
             None,
         )
         .map_err(|errno| StartError::new("no socket pair")(errno.into()))?;
-        // The deadline is there before the guard is.
-        Order::Deadline(deadline)
-            .send(&ours)
-            .map_err(|errno| StartError::new("no deadline")(errno.into()))?;
         let ours = Arc::new(ours);
         let link = tree::Link::new(ours).map_err(StartError::new("no watch on its socket"))?;
 

@@ -151,7 +151,11 @@ impl<S: LeaseStore> ElectorBuilder<S> {
     }
 }
 
-fn default_identity(instance: InstanceId) -> io::Result<Identity> {
+/// A replica's name if it was given none: `$POD_NAME`, else the host's name and a random part.
+///
+/// # Errors
+/// When the host has no usable name, which is not expected.
+pub fn default_identity(instance: InstanceId) -> io::Result<Identity> {
     if let Ok(pod) = std::env::var("POD_NAME")
         && let Ok(identity) = Identity::try_new(&pod)
     {

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use crate::driver::{Heartbeat, HeartbeatMonitor};
 use crate::store::{LeaseStore, StoreError};
 
-pub use builder::ElectorBuilder;
+pub use builder::{ElectorBuilder, default_identity};
 pub use term::Term;
 
 use task::Command;

@@ -59,9 +59,10 @@ impl Options {
         self
     }
 
-    /// After how many seconds the server ends a watch, which is then resumed. Without it: 290.
+    /// After how many seconds the server ends a watch, which is then resumed. Without it: 290; at least 2, because
+    /// a watch that ends sooner than that is taken for a broken one.
     pub fn watch_seconds(mut self, seconds: u32) -> Self {
-        self.watch_seconds = seconds;
+        self.watch_seconds = seconds.max(2);
         self
     }
 

@@ -10,6 +10,7 @@ use rustix::process::{
     set_child_subreaper, wait, waitpid,
 };
 use soloist_core::guard::{Action, Guard, Input};
+use soloist_core::time::Moment;
 
 use super::Job;
 use super::child::{self, Child, Exec};
@@ -25,9 +26,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Guards until nothing is left to guard. Returns the exit code.
 pub(super) fn run(job: Job) -> i32 {
-    // The order that was sent before this process was started.
-    let Received::Message(Order::Deadline(deadline)) = Order::receive(&job.link) else {
-        return 2;
+    // Nothing is started before there is a deadline to kill it at.
+    let Some(deadline) = first_deadline(&job.link) else {
+        let _ = Report::Empty.send(&job.link);
+        return 0;
     };
     let setup = match Setup::new() {
         Ok(setup) => setup,
@@ -53,6 +55,20 @@ pub(super) fn run(job: Job) -> i32 {
         guarding.turn();
     }
     0
+}
+
+/// `None` if soloist is gone, or has changed its mind.
+fn first_deadline(link: &OwnedFd) -> Option<Moment> {
+    loop {
+        match Order::receive(link) {
+            Received::Message(Order::Deadline(deadline)) => return Some(deadline),
+            Received::Message(Order::Kill | Order::Stop(_)) | Received::Closed => return None,
+            Received::Message(Order::Signal(_)) => {}
+            Received::Nothing => {
+                let _ = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
+            }
+        }
+    }
 }
 
 struct Setup {
@@ -186,7 +202,7 @@ impl Guarding {
     /// An order is taken in without a look at the clock: the next one in the queue may move the deadline.
     fn feed_order(&mut self, input: Input) {
         let at = match input {
-            Input::Deadline(_) => soloist_core::time::Moment::since_boot(Duration::ZERO),
+            Input::Deadline(_) => Moment::since_boot(Duration::ZERO),
             _ => clock::now(),
         };
         let action = self.machine.handle(at, input);

@@ -1,17 +1,20 @@
 //! The table: state × event → next state and actions. Every pair is answered, one function a state.
 
+mod crashes;
+mod steps;
+
 use alloc::vec;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::state::{
     Follower, Leader, Lease, PreFollower, PreLeader, Start, State, StateName, Stop, Terminating,
 };
-use super::{Action, Event, Exit, OnLoss, OnUnhealthy, Outcome, Policy, Timer};
+use super::{Action, Event, Exit, OnUnhealthy, Outcome, Policy, Timer};
 use crate::defect;
-use crate::election::{Elected, Loss};
 use crate::ids::{Term, Token};
 use crate::time::Moment;
+use crashes::Crashes;
+use steps::leave_for_good;
 
 /// One replica. See the [module](super).
 #[derive(Clone, Debug)]
@@ -448,244 +451,5 @@ impl Replica {
             },
             Terminating::Done => (stay, vec![]),
         }
-    }
-}
-
-// The steps that the table is made of.
-impl Replica {
-    fn start_term(&mut self, now: Moment, elected: Elected) -> Next {
-        self.spawn(now, Lease::from(elected))
-    }
-
-    fn spawn(&mut self, now: Moment, lease: Lease) -> Next {
-        // After a freeze the timer may come before the news that the lease has ended.
-        if now
-            >= lease
-                .kill_by(&self.policy)
-                .min(lease.guard_by(&self.policy))
-        {
-            return self.follow(now, false);
-        }
-        self.child_exit = None;
-        self.crashes.started(now);
-        let deadline = if defect!(self.policy.defect, GuardArmedLate) {
-            Moment::NEVER
-        } else {
-            lease.guard_by(&self.policy)
-        };
-        let start = Start::Starting {
-            ready_by: now + self.policy.start_limit,
-        };
-        let Lease { term, token, .. } = lease;
-        (
-            State::PreLeader(PreLeader { lease, start }),
-            vec![Action::Spawn {
-                term,
-                token,
-                deadline,
-            }],
-        )
-    }
-
-    /// The child ended although nobody had asked it to. What it left behind must go first.
-    fn child_ended(&mut self, lease: Lease, exit: Exit) -> Next {
-        self.child_exit = Some(exit);
-        if self.policy.once {
-            let stop = Stop::Killing;
-            let outcome = Outcome::Child(exit);
-            let state = Terminating::Stopping {
-                lease,
-                stop,
-                outcome,
-            };
-            return (
-                State::Terminating(state),
-                vec![Action::Resign, Action::KillTree],
-            );
-        }
-        let start = Start::Clearing;
-        (
-            State::PreLeader(PreLeader { lease, start }),
-            vec![Action::KillTree],
-        )
-    }
-
-    /// The tree is empty and the lease is ours: start again, at once or after a while, or let another try.
-    fn restart(&mut self, now: Moment, lease: Lease) -> Next {
-        if self.policy.once {
-            return leave_for_good(self.child_exit.map_or(Outcome::Killed, Outcome::Child));
-        }
-        match self.crashes.next_start(now, &self.policy) {
-            Some(until) if until <= now => self.spawn(now, lease),
-            Some(until) => {
-                let start = Start::Waiting { until };
-                (State::PreLeader(PreLeader { lease, start }), vec![])
-            }
-            None => {
-                self.crashes = Crashes::default();
-                self.follow(now, true)
-            }
-        }
-    }
-
-    /// The lease is lost or about to end while the tree lives.
-    fn lose(&self, now: Moment, lease: Lease, stop: Option<Stop>, loss: &Loss) -> Next {
-        let kill = !self.leaves_grace(loss);
-        let (stop, mut actions) = match stop {
-            Some(Stop::Killing) => (Stop::Killing, vec![]),
-            _ if kill => (Stop::Killing, vec![Action::KillTree]),
-            Some(asked @ Stop::Asked { .. }) => (asked, vec![]),
-            None => (self.asked(now), vec![Action::StopChild]),
-        };
-        actions.extend(self.graceful_deadline(&lease, stop));
-        let state = PreFollower {
-            lease,
-            stop,
-            cool_down: false,
-        };
-        (State::PreFollower(state), actions)
-    }
-
-    fn lose_while_stopping(&self, stay: State, killing: State, stop: Stop, loss: &Loss) -> Next {
-        match stop {
-            Stop::Asked { .. } if !self.leaves_grace(loss) => (killing, vec![Action::KillTree]),
-            Stop::Asked { .. } | Stop::Killing => (stay, vec![]),
-        }
-    }
-
-    fn leaves_grace(&self, loss: &Loss) -> bool {
-        loss.leaves_grace()
-            || (self.policy.on_loss == OnLoss::Graceful && *loss == Loss::Expired)
-            || (*loss == Loss::Expired && defect!(self.policy.defect, NoKillBeforeExpiry))
-    }
-
-    /// Our own clock says that the lease is as good as over, whatever the election says.
-    fn kill_for_lease(&self, lease: Lease) -> Next {
-        let state = PreFollower {
-            lease,
-            stop: Stop::Killing,
-            cool_down: false,
-        };
-        (State::PreFollower(state), vec![Action::KillTree])
-    }
-
-    fn asked(&self, now: Moment) -> Stop {
-        Stop::Asked {
-            kill_at: now + self.policy.ladder.stop(),
-        }
-    }
-
-    /// The guard's deadline while the child is being stopped: the lease's, or the child's own stop
-    /// timeout where the user has said that a lost lease does not cut it short.
-    fn guard_while_stopping(&self, lease: &Lease, stop: Stop) -> Moment {
-        let by_lease = lease.guard_by(&self.policy);
-        match (self.policy.on_loss, stop) {
-            (OnLoss::Graceful, Stop::Asked { kill_at }) => {
-                by_lease.max(kill_at + self.policy.timings.guard_margin())
-            }
-            (OnLoss::Graceful, Stop::Killing) | (OnLoss::Strict, _) => by_lease,
-        }
-    }
-
-    fn graceful_deadline(&self, lease: &Lease, stop: Stop) -> Option<Action> {
-        (self.policy.on_loss == OnLoss::Graceful)
-            .then(|| Action::Deadline(self.guard_while_stopping(lease, stop)))
-    }
-
-    fn step_down(&self, now: Moment, lease: Lease) -> Next {
-        let stop = self.asked(now);
-        let (state, mut actions) = self.stepping_down(lease, stop);
-        actions.push(Action::StopChild);
-        actions.extend(self.graceful_deadline(&lease, stop));
-        (state, actions)
-    }
-
-    fn stepping_down(&self, lease: Lease, stop: Stop) -> Next {
-        let state = PreFollower {
-            lease,
-            stop,
-            cool_down: true,
-        };
-        (State::PreFollower(state), self.resign())
-    }
-
-    fn terminate(&self, now: Moment, lease: Lease) -> Next {
-        let stop = self.asked(now);
-        let (state, mut actions) = self.terminating(lease, stop, Outcome::Clean);
-        actions.push(Action::StopChild);
-        actions.extend(self.graceful_deadline(&lease, stop));
-        (state, actions)
-    }
-
-    fn terminating(&self, lease: Lease, stop: Stop, outcome: Outcome) -> Next {
-        let state = Terminating::Stopping {
-            lease,
-            stop,
-            outcome,
-        };
-        (State::Terminating(state), self.resign())
-    }
-
-    fn resign(&self) -> Vec<Action> {
-        if defect!(self.policy.defect, ReleaseBeforeEmpty) {
-            return vec![Action::Resign, Action::Leave];
-        }
-        vec![Action::Resign]
-    }
-
-    /// The tree is empty: a follower again.
-    fn follow(&self, now: Moment, cool_down: bool) -> Next {
-        if cool_down {
-            let until = now + self.policy.cool_down;
-            let state = Follower {
-                cool_down: Some(until),
-            };
-            return (State::Follower(state), vec![Action::Leave]);
-        }
-        let state = Follower { cool_down: None };
-        (State::Follower(state), vec![Action::Leave, Action::Stand])
-    }
-}
-
-/// The tree is empty, the lease is to be released, then we end.
-fn leave_for_good(outcome: Outcome) -> Next {
-    (
-        State::Terminating(Terminating::Leaving { outcome }),
-        vec![Action::Leave],
-    )
-}
-
-/// The child's ends after which it is started again: by itself, or because it was not well.
-#[derive(Clone, Debug, Default)]
-struct Crashes {
-    recent: Vec<Moment>,
-    /// Since the child was last stable.
-    in_a_row: u32,
-    started: Option<Moment>,
-}
-
-impl Crashes {
-    fn started(&mut self, now: Moment) {
-        self.started = Some(now);
-    }
-
-    /// When to start the child again after it ended now; `None` if it ended too often.
-    fn next_start(&mut self, now: Moment, policy: &Policy) -> Option<Moment> {
-        let restarts = &policy.restarts;
-        let ran = self.started.map_or(Duration::ZERO, |at| now.since(at));
-        let before = match ran >= restarts.stable_after {
-            true => 0,
-            false => self.in_a_row,
-        };
-        self.in_a_row = before.saturating_add(1);
-        self.recent.retain(|at| now.since(*at) < restarts.window);
-        self.recent.push(now);
-        if self.recent.len() > restarts.most as usize {
-            return None;
-        }
-        Some(match before {
-            0 => now,
-            n => now + restarts.backoff.delay(n - 1),
-        })
     }
 }

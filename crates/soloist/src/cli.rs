@@ -1,0 +1,267 @@
+//! The command line. What is said here is the help.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use soloist_process::Signal;
+
+use crate::duration::parse as duration;
+use crate::probe::Probe;
+use crate::store::StoreChoice;
+
+/// Keeps exactly one copy of a program running across any number of replicas: never two, almost never none.
+#[derive(Debug, Parser)]
+#[command(name = "soloist", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Takes part in the election and, while it leads, runs the program.
+    ///
+    /// Exit codes: 0 clean; 1 the child had to be killed; 2 bad configuration; 3 the lease store refused us for
+    /// good; 4 --wait ran out; 126 the program cannot be run; 127 it cannot be found; with --once the program's own (128
+    /// and the signal, if one ended it).
+    Run(RunArgs),
+}
+
+/// Durations are written as 15s, 750ms or 1m30s.
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// The lease's name: the same in all replicas [default: made from the program's name]
+    #[arg(long, env = "SOLOIST_NAME")]
+    pub(crate) name: Option<String>,
+    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes in a Pod, file elsewhere]
+    #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
+    pub(crate) store: Option<StoreChoice>,
+    /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
+    #[arg(long, env = "SOLOIST_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// A kubeconfig file [default: $KUBECONFIG, the Pod's service account, ~/.kube/config]
+    #[arg(long, env = "SOLOIST_KUBECONFIG", value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig instead of its current one
+    #[arg(long, env = "SOLOIST_CONTEXT")]
+    pub(crate) context: Option<String>,
+    /// This replica's name in the lease [default: $POD_NAME, or the host's name and a random part]
+    #[arg(long, env = "SOLOIST_IDENTITY")]
+    pub(crate) identity: Option<String>,
+    /// Run the program to its end, once; release the lease and exit with its code
+    #[arg(long, env = "SOLOIST_ONCE")]
+    pub(crate) once: bool,
+    /// Give up, with exit code 4, if we have not led after this long
+    #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
+    pub(crate) wait: Option<Duration>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    pub(crate) command: Vec<OsString>,
+
+    #[command(flatten)]
+    pub(crate) timings: TimingArgs,
+    #[command(flatten)]
+    pub(crate) stopping: StopArgs,
+    #[command(flatten)]
+    pub(crate) health: HealthArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Lease")]
+pub(crate) struct TimingArgs {
+    /// Timings that fit together: lease, renew deadline, retry period
+    #[arg(long, env = "SOLOIST_PRESET", default_value = "standard")]
+    pub(crate) preset: PresetArg,
+    /// How long a lease lasts, in whole seconds [default: the preset's]
+    #[arg(long, env = "SOLOIST_LEASE_DURATION", value_parser = duration, value_name = "DURATION")]
+    pub(crate) lease_duration: Option<Duration>,
+    /// Without a renewal for this long, the child is asked to stop [default: the preset's]
+    #[arg(long, env = "SOLOIST_RENEW_DEADLINE", value_parser = duration, value_name = "DURATION")]
+    pub(crate) renew_deadline: Option<Duration>,
+    /// The pause between tries when the store fails [default: the preset's]
+    #[arg(long, env = "SOLOIST_RETRY_PERIOD", value_parser = duration, value_name = "DURATION")]
+    pub(crate) retry_period: Option<Duration>,
+    /// What a lost lease means for the child
+    #[arg(long, env = "SOLOIST_ON_LOSS", default_value = "strict")]
+    pub(crate) on_loss: OnLossArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PresetArg {
+    /// 15s, 10s, 2s
+    Standard,
+    /// 10s, 8s, 1s
+    HighAvailability,
+    /// 60s, 45s, 5s
+    LowLoad,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnLossArg {
+    /// The child is dead before the lease ends
+    Strict,
+    /// The child has its whole stop timeout; the next leader's may run beside it
+    Graceful,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stopping")]
+pub(crate) struct StopArgs {
+    /// The Pod's terminationGracePeriodSeconds; the timeouts below follow from it
+    #[arg(long, env = "SOLOIST_GRACE_PERIOD", value_parser = duration, default_value = "30s", value_name = "DURATION")]
+    pub(crate) grace_period: Duration,
+    /// What the Pod's preStop hook takes of it
+    #[arg(long, env = "SOLOIST_PRESTOP", value_parser = duration, default_value = "0s", value_name = "DURATION")]
+    pub(crate) prestop: Duration,
+    /// From the stop signal until the child's tree is killed [default: grace period - 5s]
+    #[arg(long, env = "SOLOIST_STOP_TIMEOUT", value_parser = duration, value_name = "DURATION")]
+    pub(crate) stop_timeout: Option<Duration>,
+    /// The signal that asks the child to end
+    #[arg(
+        long,
+        env = "SOLOIST_STOP_SIGNAL",
+        default_value = "TERM",
+        value_name = "SIGNAL"
+    )]
+    pub(crate) stop_signal: Signal,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Health and restarts")]
+pub(crate) struct HealthArgs {
+    /// When the child counts as up: started, notify (READY=1), or a probe that passes: exec:COMMAND, tcp:HOST:PORT,
+    /// http://HOST:PORT/PATH, grpc:HOST:PORT[/SERVICE]
+    #[arg(
+        long,
+        env = "SOLOIST_READY",
+        default_value = "started",
+        value_name = "HOW"
+    )]
+    pub(crate) ready: Ready,
+    /// It must be up after this long, else another replica may try
+    #[arg(long, env = "SOLOIST_START_LIMIT", value_parser = duration, default_value = "60s", value_name = "DURATION")]
+    pub(crate) start_limit: Duration,
+    /// How its health is checked while it is up: none, notify (WATCHDOG=1), or a probe as above
+    #[arg(
+        long,
+        env = "SOLOIST_HEALTH",
+        default_value = "none",
+        value_name = "HOW"
+    )]
+    pub(crate) health: Health,
+    /// The pause between checks
+    #[arg(long, env = "SOLOIST_HEALTH_INTERVAL", value_parser = duration, default_value = "5s", value_name = "DURATION")]
+    pub(crate) health_interval: Duration,
+    /// A check that takes longer has failed
+    #[arg(long, env = "SOLOIST_HEALTH_TIMEOUT", value_parser = duration, default_value = "1s", value_name = "DURATION")]
+    pub(crate) health_timeout: Duration,
+    /// So many failures in a row, and something is done
+    #[arg(long, env = "SOLOIST_HEALTH_THRESHOLD", default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) health_threshold: u32,
+    /// What is done about a child that is not well
+    #[arg(long, env = "SOLOIST_ON_UNHEALTHY", default_value = "restart")]
+    pub(crate) on_unhealthy: OnUnhealthyArg,
+    /// Restarts within the window, beyond which another replica may try
+    #[arg(
+        long,
+        env = "SOLOIST_RESTART_LIMIT",
+        default_value_t = 5,
+        value_name = "N"
+    )]
+    pub(crate) restart_limit: u32,
+    /// The time over which restarts are counted
+    #[arg(long, env = "SOLOIST_RESTART_WINDOW", value_parser = duration, default_value = "5m", value_name = "DURATION")]
+    pub(crate) restart_window: Duration,
+    /// After giving the lease away, stay out for this long
+    #[arg(long, env = "SOLOIST_COOL_DOWN", value_parser = duration, default_value = "30s", value_name = "DURATION")]
+    pub(crate) cool_down: Duration,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OnUnhealthyArg {
+    /// Stop it in order and start it again
+    Restart,
+    /// Stop it in order and let another replica lead
+    StepDown,
+}
+
+/// When the child counts as up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    Started,
+    Notify,
+    Probe(Probe),
+}
+
+impl std::str::FromStr for Ready {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "started" => Ok(Self::Started),
+            "notify" => Ok(Self::Notify),
+            probe => Ok(Self::Probe(probe.parse()?)),
+        }
+    }
+}
+
+/// How its health is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    None,
+    Notify,
+    Probe(Probe),
+}
+
+impl std::str::FromStr for Health {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "none" => Ok(Self::None),
+            "notify" => Ok(Self::Notify),
+            probe => Ok(Self::Probe(probe.parse()?)),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Logging")]
+pub(crate) struct LogArgs {
+    /// How the log is written, to standard error
+    #[arg(long, env = "SOLOIST_LOG", default_value = "text")]
+    pub(crate) log: LogFormat,
+    /// What is logged, as `info` or `soloist=debug`
+    #[arg(
+        long,
+        env = "SOLOIST_LOG_LEVEL",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
+    pub(crate) log_level: String,
+    /// Say this often who leads; 0s for never
+    #[arg(long, env = "SOLOIST_LOG_STATUS", value_parser = duration, default_value = "1m", value_name = "DURATION")]
+    pub(crate) log_status: Duration,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

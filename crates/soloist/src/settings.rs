@@ -1,0 +1,235 @@
+//! The settings, checked as a whole before anything starts.
+
+use std::ffi::{OsStr, OsString};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use soloist_core::backoff::Backoff;
+use soloist_core::ids::Identity;
+use soloist_core::ladder::{Ladder, LadderRequest};
+use soloist_core::mutant::Defect;
+use soloist_core::replica::{OnLoss, OnUnhealthy, Policy, Restarts};
+use soloist_core::time::Human;
+use soloist_core::timings::{Preset, Timings};
+use soloist_elector::kubernetes::Options;
+use soloist_process::Signal;
+
+use crate::cli::{
+    Health, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, TimingArgs,
+};
+use crate::store::{Place, StoreChoice, default_path};
+
+/// Everything that `soloist run` needs to know.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) name: String,
+    pub(crate) place: Place,
+    pub(crate) identity: Option<Identity>,
+    pub(crate) policy: Policy,
+    pub(crate) stop_signal: Signal,
+    pub(crate) ready: Ready,
+    pub(crate) health: Health,
+    pub(crate) health_interval: Duration,
+    pub(crate) health_timeout: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) log: LogArgs,
+    pub(crate) command: Vec<OsString>,
+}
+
+impl TryFrom<RunArgs> for Settings {
+    type Error = anyhow::Error;
+
+    fn try_from(args: RunArgs) -> anyhow::Result<Self> {
+        let name = match args.name {
+            Some(name) => name,
+            None => name_of(&args.command[0]),
+        };
+        let timings = timings(&args.timings)?;
+        let ladder = Ladder::try_new(LadderRequest {
+            prestop: args.stopping.prestop,
+            stop: args.stopping.stop_timeout,
+            ..LadderRequest::from_grace(args.stopping.grace_period)
+        })?;
+        ensure!(
+            !args.health.health_interval.is_zero() && !args.health.health_timeout.is_zero(),
+            "the health interval and timeout must be longer than 0s"
+        );
+        ensure!(
+            args.health.health != Health::Notify || args.health.ready == Ready::Notify,
+            "--health notify needs --ready notify: a child that speaks the notify protocol says READY=1 first"
+        );
+        let identity = args
+            .identity
+            .as_deref()
+            .map(Identity::try_new)
+            .transpose()?;
+        let policy = Policy {
+            timings,
+            ladder,
+            on_loss: match args.timings.on_loss {
+                OnLossArg::Strict => OnLoss::Strict,
+                OnLossArg::Graceful => OnLoss::Graceful,
+            },
+            start_limit: args.health.start_limit,
+            restarts: Restarts {
+                backoff: Backoff::STANDARD,
+                most: args.health.restart_limit,
+                window: args.health.restart_window,
+                ..Restarts::STANDARD
+            },
+            unhealthy_after: args.health.health_threshold,
+            on_unhealthy: match args.health.on_unhealthy {
+                OnUnhealthyArg::Restart => OnUnhealthy::Restart,
+                OnUnhealthyArg::StepDown => OnUnhealthy::StepDown,
+            },
+            cool_down: args.health.cool_down,
+            once: args.once,
+            defect: Defect::NONE,
+        };
+        let place = match args.store.unwrap_or_else(StoreChoice::fitting) {
+            StoreChoice::File(path) => Place::File(path.unwrap_or_else(|| default_path(&name))),
+            StoreChoice::Kubernetes => {
+                let mut options = Options::lease(&name);
+                if let Some(namespace) = args.namespace {
+                    options = options.namespace(namespace);
+                }
+                if let Some(kubeconfig) = args.kubeconfig {
+                    options = options.kubeconfig(kubeconfig);
+                }
+                if let Some(context) = args.context {
+                    options = options.context(context);
+                }
+                Place::Kubernetes(options)
+            }
+        };
+        Ok(Self {
+            name,
+            place,
+            identity,
+            policy,
+            stop_signal: args.stopping.stop_signal,
+            ready: args.health.ready,
+            health: args.health.health,
+            health_interval: args.health.health_interval,
+            health_timeout: args.health.health_timeout,
+            wait: args.wait,
+            log: args.log,
+            command: args.command,
+        })
+    }
+}
+
+impl Settings {
+    /// What follows from the settings, for the first line of the log.
+    pub(crate) fn ladder_in_words(&self) -> String {
+        let Policy {
+            ladder, timings, ..
+        } = &self.policy;
+        format!(
+            "stop {}, child {}, drain {}; a lost lease leaves the child {}",
+            Human(ladder.stop()),
+            Human(ladder.child()),
+            Human(ladder.drain()),
+            match self.policy.on_loss {
+                OnLoss::Strict => format!(
+                    "{} between SIGTERM and SIGKILL",
+                    Human(timings.loss_grace())
+                ),
+                OnLoss::Graceful => format!(
+                    "its whole {}, and for {} of it the next leader's may run beside it",
+                    Human(ladder.stop()),
+                    Human(
+                        ladder
+                            .stop()
+                            .saturating_sub(timings.lease().get() - timings.renew_deadline())
+                    ),
+                ),
+            }
+        )
+    }
+}
+
+fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
+    let preset = Timings::preset(match args.preset {
+        PresetArg::Standard => Preset::Standard,
+        PresetArg::HighAvailability => Preset::HighAvailability,
+        PresetArg::LowLoad => Preset::LowLoad,
+    });
+    Timings::try_new(
+        args.lease_duration.unwrap_or(preset.lease().get()),
+        args.renew_deadline.unwrap_or(preset.renew_deadline()),
+        args.retry_period.unwrap_or(preset.retry_period()),
+    )
+    .context("the timings do not fit together")
+}
+
+/// A lease's name from a program's: what Kubernetes allows of it.
+fn name_of(program: &OsStr) -> String {
+    let path = std::path::Path::new(program);
+    let file = path.file_name().unwrap_or(program).to_string_lossy();
+    let allowed: String = file
+        .to_lowercase()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .collect();
+    match allowed.trim_matches('-') {
+        "" => "soloist".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+    use clap::Parser;
+
+    fn settings(flags: &[&str]) -> anyhow::Result<Settings> {
+        let mut line = vec!["soloist", "run"];
+        line.extend(flags);
+        line.extend(["--", "/usr/bin/My_Feed.sh"]);
+        let Command::Run(args) = Cli::try_parse_from(line)?.command;
+        Settings::try_from(args)
+    }
+
+    #[test]
+    fn the_defaults_are_the_guides() {
+        let settings = settings(&[]).unwrap();
+        assert_eq!(settings.name, "my-feed-sh");
+        assert_eq!(
+            settings.ladder_in_words(),
+            "stop 25s, child 20s, drain 15s; a lost lease leaves the child 3.5s between SIGTERM and SIGKILL"
+        );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_the_reason() {
+        for (flags, reason) in [
+            (["--lease-duration", "1500ms"], "whole seconds"),
+            (["--renew-deadline", "20s"], "too late"),
+            (["--retry-period", "9s"], "jitter"),
+            (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
+            (["--prestop", "30s"], "leaves nothing"),
+            (["--identity", "a b"], "contains ' '"),
+            (["--health", "notify"], "needs --ready notify"),
+            (["--stop-signal", "NOPE"], "not a signal"),
+            (["--ready", "sometimes"], "is not a probe"),
+            (["--store", "redis"], "is not a store"),
+            (["--wait", "10"], "is not a duration"),
+        ] {
+            let error = format!("{:#}", settings(&flags).unwrap_err());
+            assert!(error.contains(reason), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_lease_is_named_after_the_program_as_kubernetes_allows() {
+        for (program, name) in [
+            ("/bin/sh", "sh"),
+            ("./Run Me.py", "run-me-py"),
+            ("___", "soloist"),
+        ] {
+            assert_eq!(name_of(OsStr::new(program)), name);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Three replicas of one program, each with its own way to the API server, and a journal of what their children did.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use testbed::{Account, ControlPlane, Link, shared};
+use tokio::time::{Instant, sleep};
+
+pub(crate) const QUICK: [&str; 3] = ["4s", "3s", "300ms"];
+pub(crate) const STANDARD: [&str; 3] = ["15s", "10s", "2s"];
+
+const LEASE: &str = "demo";
+const USER: &str = "replica-0";
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Takes the lock for as long as any process of its tree lives; whoever finds it taken says so.
+const CHILD: &str = r#"
+say() { echo "$1 $$ $SOLOIST_TOKEN $(date +%s%N)" >>"$JOURNAL"; }
+exec 9>>"$LOCK"
+flock -n 9 || { say OVERLAP; exit 99; }
+say start
+case "$KIND" in
+  ignores) trap '' TERM ;;
+  daemonises) (setsid sh -c 'trap "" TERM; while :; do sleep 0.05; done' &) ;;
+esac
+[ "$KIND" = ignores ] || trap 'say stop; sleep "$DRAIN"; say end; exit 0' TERM
+while :; do sleep 0.05; done
+"#;
+
+/// How the children are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Drains when asked, and ends.
+    Obeys,
+    /// Does not care about the stop signal.
+    Ignores,
+    /// Leaves a process behind, in a session of its own, that does not care.
+    Daemonises,
+}
+
+/// What a child wrote into the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Event {
+    what: String,
+    pub(crate) pid: u32,
+    pub(crate) token: u64,
+    /// Since the epoch.
+    pub(crate) at: Duration,
+}
+
+impl Event {
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        Some(Self {
+            what: words.next()?.to_owned(),
+            pid: words.next()?.parse().ok()?,
+            token: words.next()?.parse().ok()?,
+            at: Duration::from_nanos(words.next()?.parse().ok()?),
+        })
+    }
+
+    pub(crate) fn is_start(&self) -> bool {
+        self.what == "start"
+    }
+
+    /// A start in a later term.
+    pub(crate) fn is_start_after(&self, first: &Self) -> bool {
+        self.is_start() && self.token > first.token
+    }
+
+    pub(crate) fn is_stop_of(&self, first: &Self) -> bool {
+        self.what == "stop" && self.pid == first.pid
+    }
+
+    pub(crate) fn is_end_of(&self, first: &Self) -> bool {
+        self.what == "end" && self.pid == first.pid
+    }
+}
+
+/// The time as the journal has it.
+pub(crate) fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap()
+}
+
+pub(crate) struct Group {
+    plane: &'static ControlPlane,
+    namespace: String,
+    folder: tempfile::TempDir,
+    timings: [&'static str; 3],
+    pub(crate) drain_seconds: u32,
+    pub(crate) kind: Kind,
+    pub(crate) links: Vec<Link>,
+    replicas: Vec<Child>,
+}
+
+impl Group {
+    /// `None` where the suite is skipped.
+    pub(crate) async fn of_three(name: &str, timings: [&'static str; 3]) -> Option<Self> {
+        let plane = shared("soloist run on a real API server").await?;
+        let namespace = plane.namespace(name).await.unwrap();
+        plane
+            .allow_lease(&namespace, LEASE, Account::User(USER))
+            .await
+            .unwrap();
+        Some(Self {
+            plane,
+            namespace,
+            folder: tempfile::tempdir().unwrap(),
+            timings,
+            drain_seconds: 0,
+            kind: Kind::Obeys,
+            links: (0..3).map(|_| plane.link().unwrap()).collect(),
+            replicas: Vec::new(),
+        })
+    }
+
+    /// Starts all three; who leads, and its child's start.
+    pub(crate) async fn start_all(&mut self) -> (usize, Event) {
+        for replica in 0..3 {
+            let child = self.start(replica);
+            self.replicas.push(child);
+        }
+        let patience = Duration::from_secs(30);
+        let first = self.await_event(patience, Event::is_start).await;
+        let mut leader = None;
+        for replica in 0..3 {
+            if self.log(replica).contains("elected term=") {
+                leader = Some(replica);
+            }
+        }
+        let leader = leader.expect("somebody was elected");
+        for replica in (0..3).filter(|r| *r != leader) {
+            let seen = format!("leader=r{leader}");
+            self.await_log(replica, &seen, patience).await;
+        }
+        (leader, first)
+    }
+
+    fn start(&self, replica: usize) -> Child {
+        let kubeconfig = self
+            .plane
+            .kubeconfig(USER, Some(&self.links[replica]))
+            .unwrap();
+        let [lease, renew, retry] = self.timings;
+        Command::new(env!("CARGO_BIN_EXE_soloist"))
+            .args(["run", "--store", "kubernetes", "--name", LEASE])
+            .args(["--namespace", &self.namespace])
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .args(["--identity", &format!("r{replica}")])
+            .args(["--lease-duration", lease, "--renew-deadline", renew])
+            .args(["--retry-period", retry, "--grace-period", "40s"])
+            .args(["--", "sh", "-c", CHILD])
+            .env("JOURNAL", self.journal())
+            .env("LOCK", self.folder.path().join("lock"))
+            .env("DRAIN", self.drain_seconds.to_string())
+            .env("KIND", format!("{:?}", self.kind).to_lowercase())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(self.log_path(replica)).unwrap())
+            .spawn()
+            .unwrap()
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.folder.path().join("journal")
+    }
+
+    fn log_path(&self, replica: usize) -> PathBuf {
+        self.folder.path().join(format!("r{replica}.log"))
+    }
+
+    fn log(&self, replica: usize) -> String {
+        fs::read_to_string(self.log_path(replica)).unwrap_or_default()
+    }
+
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let journal = fs::read_to_string(self.journal()).unwrap_or_default();
+        journal.lines().filter_map(Event::parse).collect()
+    }
+
+    pub(crate) async fn await_event(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(&Event) -> bool,
+    ) -> Event {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(event) = self.events().into_iter().find(|e| wanted(e)) {
+                return event;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "it did not happen: {}",
+                self.story()
+            );
+            sleep(LOOK).await;
+        }
+    }
+
+    pub(crate) async fn await_log(&self, replica: usize, text: &str, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while !self.log(replica).contains(text) {
+            assert!(Instant::now() < deadline, "no {text:?}: {}", self.story());
+            sleep(LOOK).await;
+        }
+    }
+
+    pub(crate) async fn await_dead(&self, pid: u32, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        while self.is_alive(pid) {
+            assert!(Instant::now() < deadline, "{pid} lives: {}", self.story());
+            sleep(LOOK).await;
+        }
+    }
+
+    pub(crate) fn is_alive(&self, pid: u32) -> bool {
+        let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat"));
+        stat.is_ok_and(|stat| !stat.contains(") Z "))
+    }
+
+    pub(crate) async fn exit_code(&mut self, replica: usize, patience: Duration) -> i32 {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.replicas[replica].try_wait().unwrap() {
+                return status.code().expect("it exited by itself");
+            }
+            assert!(Instant::now() < deadline, "it runs on: {}", self.story());
+            sleep(LOOK).await;
+        }
+    }
+
+    /// The guard of the last child that this replica started.
+    pub(crate) fn guard_of(&self, replica: usize) -> u32 {
+        let log = self.log(replica);
+        let (_, rest) = log.rsplit_once("guard=").expect("a child has started");
+        let number = rest.split_whitespace().next();
+        number.and_then(|n| n.parse().ok()).expect("a pid")
+    }
+
+    pub(crate) fn signal(&self, replica: usize, signal: &str) {
+        self.signal_pid(self.replicas[replica].id(), signal);
+    }
+
+    pub(crate) fn signal_pid(&self, pid: u32, signal: &str) {
+        let sent = Command::new("kill")
+            .args([format!("-{signal}"), pid.to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    pub(crate) fn assert_never_two(&self) {
+        let overlap = self.events().into_iter().find(|e| e.what == "OVERLAP");
+        assert!(overlap.is_none(), "two at once: {}", self.story());
+    }
+
+    fn story(&self) -> String {
+        let logs = (0..3).map(|r| format!("--- r{r}\n{}", self.log(r)));
+        let journal = fs::read_to_string(self.journal()).unwrap_or_default();
+        format!("--- journal\n{journal}{}", logs.collect::<String>())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for replica in &mut self.replicas {
+            let _ = replica.kill();
+            let _ = replica.wait();
+        }
+        // A guard that a test stopped cannot see that soloist is gone.
+        for replica in 0..self.replicas.len() {
+            for part in self.log(replica).split("guard=").skip(1) {
+                let pid = part.split_whitespace().next().unwrap_or_default();
+                let _ = Command::new("kill")
+                    .args(["-CONT", pid])
+                    .stderr(Stdio::null())
+                    .status();
+            }
+        }
+    }
+}

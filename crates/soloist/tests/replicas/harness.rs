@@ -1,0 +1,373 @@
+//! A stage for one test: replicas of the real program on one lease file, and what their children tell.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
+
+/// Long enough for a loaded machine; a test that waits this long has failed.
+pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+
+/// The lease of all tests.
+pub(crate) const LEASE: Duration = Duration::from_secs(2);
+const TIMINGS: [&str; 6] = [
+    "--lease-duration",
+    "2s",
+    "--renew-deadline",
+    "1400ms",
+    "--retry-period",
+    "200ms",
+];
+
+/// Looks until something is there, or the limit has passed.
+pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < limit, "waited too long for {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The folder of one lease, with all that was started on it.
+pub(crate) struct Group {
+    folder: TempDir,
+    replicas: Vec<Replica>,
+    settings: Vec<String>,
+}
+
+impl Group {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("soloist-test-")
+            .tempdir_in("/dev/shm")
+            .or_else(|_| tempfile::tempdir())
+            .unwrap();
+        Self {
+            folder,
+            replicas: Vec::new(),
+            settings: Vec::new(),
+        }
+    }
+
+    /// A group whose replicas all have these flags.
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        let mut group = Self::new();
+        group.settings = flags.iter().map(|&flag| flag.to_owned()).collect();
+        group
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `soloist run` with the group's lease, timings and flags; the command is still to come.
+    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+        let mut command = Command::new(SOLOIST);
+        // What the machine says must not change the tests.
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SOLOIST_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .arg("run")
+            .arg(format!("--store=file:{}", self.path("lease").display()))
+            .args(["--name", "test", "--identity", identity])
+            .args(TIMINGS)
+            .args(&self.settings)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        command
+    }
+
+    /// Starts a replica whose child has this plan.
+    pub(crate) fn start(&mut self, identity: &str, flags: &[&str], plan: &[&str]) -> usize {
+        let mut command = self.soloist(identity, flags);
+        command
+            .arg("--")
+            .arg(CHILD)
+            .arg(self.folder.path())
+            .args(plan);
+        self.spawn(identity, &mut command)
+    }
+
+    /// Starts a replica from a whole command.
+    pub(crate) fn spawn(&mut self, identity: &str, command: &mut Command) -> usize {
+        let log = self.path(&format!("{}-{identity}.log", self.replicas.len()));
+        command.stderr(File::create(&log).unwrap());
+        self.replicas.push(Replica {
+            identity: identity.to_owned(),
+            process: command.spawn().unwrap(),
+            log,
+        });
+        self.replicas.len() - 1
+    }
+
+    /// Starts a replica and waits until its child runs.
+    pub(crate) fn lead(&mut self, identity: &str, flags: &[&str], plan: &[&str]) -> (usize, Event) {
+        let replica = self.start(identity, flags, plan);
+        let event = self.wait_start(identity);
+        (replica, event)
+    }
+
+    /// Starts a replica and waits until it knows that another one leads.
+    pub(crate) fn follow(&mut self, identity: &str, flags: &[&str], plan: &[&str]) -> usize {
+        let replica = self.start(identity, flags, plan);
+        self.replica(replica).wait_log("the leader is");
+        replica
+    }
+
+    pub(crate) fn replica(&mut self, replica: usize) -> &mut Replica {
+        &mut self.replicas[replica]
+    }
+
+    /// All that the children have told, in order.
+    pub(crate) fn journal(&self) -> Vec<Event> {
+        let text = fs::read_to_string(self.path("journal")).unwrap_or_default();
+        // The last line may be half written.
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        whole.lines().map(Event::parse).collect()
+    }
+
+    /// The events of this kind so far.
+    pub(crate) fn events(&self, what: &str) -> Vec<Event> {
+        let mut events = self.journal();
+        events.retain(|event| event.what == what);
+        events
+    }
+
+    pub(crate) fn wait_journal(&self, what: &str, matches: impl Fn(&Event) -> bool) -> Event {
+        wait_for(what, LIMIT, || self.journal().into_iter().find(&matches))
+    }
+
+    /// The first such event of this replica's children.
+    pub(crate) fn wait_event(&self, what: &str, identity: &str) -> Event {
+        let name = format!("{what:?} of {identity}");
+        self.wait_journal(&name, |event| {
+            event.what == what && event.identity == identity
+        })
+    }
+
+    /// The first start of this replica's child.
+    pub(crate) fn wait_start(&self, identity: &str) -> Event {
+        self.wait_event("start", identity)
+    }
+
+    /// So many events of this kind.
+    pub(crate) fn wait_many(&self, what: &str, many: usize) -> Vec<Event> {
+        let name = format!("{many} times {what:?}");
+        wait_for(&name, LIMIT, || {
+            let events = self.events(what);
+            (events.len() >= many).then_some(events)
+        })
+    }
+
+    /// The child that runs now.
+    pub(crate) fn running(&self) -> Option<Event> {
+        let last = self.events("start").pop()?;
+        is_alive(last.pid).then_some(last)
+    }
+
+    /// Nobody was ever two, and every term had a higher token than the one before.
+    pub(crate) fn check(&self) {
+        if let Ok(overlap) = fs::read_to_string(self.path("overlap")) {
+            panic!("two ran at once: {overlap}");
+        }
+        for pair in self.events("start").windows(2) {
+            let [before, after] = pair else { continue };
+            let same = before.term == after.term && before.identity == after.identity;
+            assert!(
+                after.token > before.token || same && after.token == before.token,
+                "the token does not grow: {before:?}, {after:?}"
+            );
+        }
+    }
+
+    /// What the replicas have logged and the children told, for who must find out why a test failed.
+    fn story(&self) -> String {
+        let mut story = String::new();
+        for replica in &self.replicas {
+            let name = replica.log.file_name().unwrap_or_default().display();
+            let pid = replica.process.id();
+            let _ = writeln!(story, "--- {name}, process {pid}\n{}", replica.log());
+        }
+        let journal = fs::read_to_string(self.path("journal")).unwrap_or_default();
+        let _ = writeln!(story, "--- journal\n{journal}");
+        story
+    }
+
+    /// Everything that names our folder in its arguments: replicas, guards and children.
+    fn processes(&self) -> Vec<u32> {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let is_ours = |pid: &u32| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(&folder)
+        };
+        let entries = fs::read_dir("/proc").unwrap();
+        entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+            .filter(is_ours)
+            .collect()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        for replica in &mut self.replicas {
+            let _ = replica.process.kill();
+            let _ = replica.process.wait();
+        }
+        let begun = Instant::now();
+        loop {
+            let left = self.processes();
+            if left.is_empty() || begun.elapsed() > LIMIT {
+                break;
+            }
+            for pid in left {
+                send(pid, Signal::KILL);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        if thread::panicking() {
+            eprintln!("{}", self.story());
+        } else {
+            self.check();
+        }
+    }
+}
+
+/// One `soloist run`.
+pub(crate) struct Replica {
+    pub(crate) identity: String,
+    process: Child,
+    log: PathBuf,
+}
+
+impl Replica {
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// The first line of the log with this text.
+    pub(crate) fn wait_log(&self, text: &str) -> String {
+        let what = format!("{text:?} in the log of {}", self.identity);
+        wait_for(&what, LIMIT, || {
+            let log = self.log();
+            log.lines()
+                .find(|line| line.contains(text))
+                .map(str::to_owned)
+        })
+    }
+
+    /// Until then a SIGTERM ends it as it would end any program. The first line of the log comes after that.
+    pub(crate) fn wait_listening(&self) {
+        self.wait_log("a lost lease leaves");
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.process.id(), signal);
+    }
+
+    /// What was piped to it.
+    pub(crate) fn stdin(&mut self) -> ChildStdin {
+        self.process.stdin.take().unwrap()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn exit(&mut self) -> ExitStatus {
+        let what = format!("the end of {}", self.identity);
+        let process = &mut self.process;
+        wait_for(&what, LIMIT, || process.try_wait().unwrap())
+    }
+
+    /// Waits for its end by itself.
+    pub(crate) fn exit_code(&mut self) -> i32 {
+        let status = self.exit();
+        let code = status.code();
+        code.unwrap_or_else(|| panic!("{} ended by {status}", self.identity))
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.process.try_wait().unwrap().is_some()
+    }
+}
+
+/// A line of the journal.
+#[derive(Clone, Debug)]
+pub(crate) struct Event {
+    /// Milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) what: String,
+    pub(crate) pid: u32,
+    pub(crate) identity: String,
+    pub(crate) term: u64,
+    pub(crate) token: u64,
+    pub(crate) rest: Vec<String>,
+}
+
+impl Event {
+    fn parse(line: &str) -> Self {
+        let mut words = line.split(' ');
+        let mut word = |key: &str| {
+            let word = words.next().unwrap_or_default();
+            word.strip_prefix(key)
+                .unwrap_or_else(|| panic!("no {key} in {line:?}"))
+        };
+        Self {
+            at: word("").parse().unwrap(),
+            what: word("").to_owned(),
+            pid: word("pid=").parse().unwrap(),
+            identity: word("identity=").to_owned(),
+            term: word("term=").parse().unwrap(),
+            token: word("token=").parse().unwrap(),
+            rest: words.map(str::to_owned).collect(),
+        }
+    }
+
+    /// The guard of the child that says this.
+    pub(crate) fn guard(&self) -> Option<u32> {
+        let guard = field(self.pid, 1)?.parse().ok()?;
+        let name = fs::read_to_string(format!("/proc/{guard}/comm")).ok()?;
+        (name.trim() == "soloist-guard").then_some(guard)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.pid, signal);
+    }
+
+    /// Waits until the process that says this is dead.
+    pub(crate) fn wait_dead(&self) {
+        let what = format!("the end of process {}", self.pid);
+        wait_for(&what, LIMIT, || (!is_alive(self.pid)).then_some(()));
+    }
+}
+
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
+    // It may have ended by itself.
+    let _ = kill_process(pid, signal);
+}
+
+/// Whether it runs; a zombie does not.
+pub(crate) fn is_alive(pid: u32) -> bool {
+    field(pid, 0).is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
+}
+
+/// A field of `/proc/PID/stat` after the name.
+fn field(pid: u32, index: usize) -> Option<String> {
+    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_whitespace().nth(index).map(str::to_owned)
+}

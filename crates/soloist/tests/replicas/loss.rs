@@ -1,0 +1,229 @@
+//! Replicas and guards that die or stop without a word: the tree is dead before the next one starts.
+
+use std::fs::{self, File};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::harness::{Event, Group, LEASE, LIMIT, is_alive, send, wait_for};
+
+const PLANS: [&[&str]; 3] = [&["drain=60000"], &["deaf"], &["daemon", "deaf"]];
+
+/// A leader with such a child, and a standby.
+struct Pair {
+    group: Group,
+    leader: usize,
+    tree: Vec<Event>,
+}
+
+impl Pair {
+    fn new(plan: &[&str]) -> Self {
+        let mut group = Group::with(&["--grace-period", "4s"]);
+        let (leader, child) = group.lead("r0", &[], plan);
+        let mut tree = vec![child];
+        if plan.contains(&"daemon") {
+            tree.push(group.wait_event("detached", "r0"));
+        }
+        group.replica(leader).wait_log("to=Leader");
+        group.follow("r1", &[], &["drain=0"]);
+        Self {
+            group,
+            leader,
+            tree,
+        }
+    }
+
+    fn child(&self) -> &Event {
+        &self.tree[0]
+    }
+
+    /// The other one's child starts, and nothing of the old tree is left by then.
+    fn assert_succeeded(&self) {
+        self.group.wait_start("r1");
+        self.assert_old_tree_is_dead();
+    }
+
+    fn assert_old_tree_is_dead(&self) {
+        for process in &self.tree {
+            assert!(!is_alive(process.pid), "{process:?} lives on");
+        }
+    }
+}
+
+fn killed(plan: &[&str]) {
+    let mut pair = Pair::new(plan);
+    pair.group.replica(pair.leader).signal(Signal::KILL);
+    pair.assert_succeeded();
+}
+
+#[test]
+fn a_killed_soloist_takes_its_child_along() {
+    killed(PLANS[0]);
+}
+
+#[test]
+fn a_killed_soloist_takes_a_child_along_that_ignores_sigterm() {
+    killed(PLANS[1]);
+}
+
+#[test]
+fn a_killed_soloist_takes_along_what_its_child_has_detached() {
+    killed(PLANS[2]);
+}
+
+fn stopped(plan: &[&str]) {
+    let Pair {
+        mut group,
+        leader,
+        tree,
+    } = {
+        let mut pair = Pair::new(plan);
+        pair.group.replica(pair.leader).signal(Signal::STOP);
+        pair.assert_succeeded();
+        pair
+    };
+    group.replica(leader).signal(Signal::CONT);
+    group.replica(leader).wait_log("to=Follower");
+    let running = group.running();
+    assert!(running.is_some_and(|child| child.identity == "r1"));
+    for process in &tree {
+        assert!(!is_alive(process.pid));
+    }
+    // The group goes on: the one that was stopped can lead again.
+    group.replica(leader + 1).signal(Signal::TERM);
+    assert_eq!(group.replica(leader + 1).exit_code(), 0);
+    let second = group.wait_start("r1");
+    group.wait_journal("the third term", |event| {
+        event.what == "start" && event.identity == "r0" && event.token > second.token
+    });
+}
+
+#[test]
+fn a_stopped_soloist_is_succeeded_and_then_follows() {
+    stopped(PLANS[0]);
+}
+
+#[test]
+fn a_stopped_soloist_is_succeeded_though_its_child_ignores_sigterm() {
+    stopped(PLANS[1]);
+}
+
+#[test]
+fn a_stopped_soloist_is_succeeded_though_its_child_has_detached_something() {
+    stopped(PLANS[2]);
+}
+
+fn guard_killed(plan: &[&str]) {
+    let pair = Pair::new(plan);
+    let guard = pair.child().guard().unwrap();
+    send(guard, Signal::KILL);
+    let starts = pair.group.wait_many("start", 2);
+    pair.assert_old_tree_is_dead();
+    assert_eq!(starts[1].identity, "r0", "the lease is still its own");
+    assert_eq!(starts[1].token, starts[0].token);
+}
+
+#[test]
+fn a_child_whose_guard_is_killed_is_started_again() {
+    guard_killed(PLANS[0]);
+}
+
+#[test]
+fn a_deaf_child_whose_guard_is_killed_is_started_again() {
+    guard_killed(PLANS[1]);
+}
+
+#[test]
+fn what_a_child_has_detached_dies_with_the_guard() {
+    guard_killed(PLANS[2]);
+}
+
+#[test]
+fn a_stopped_guard_does_not_keep_soloist_from_ending() {
+    let mut pair = Pair::new(&["drain=100"]);
+    let guard = pair.child().guard().unwrap();
+    send(guard, Signal::STOP);
+    pair.group.replica(pair.leader).signal(Signal::TERM);
+    let code = pair.group.replica(pair.leader).exit_code();
+    assert!(matches!(code, 0 | 1), "{code}");
+    pair.assert_succeeded();
+    wait_for("the guard's end", LIMIT, || {
+        (!is_alive(guard)).then_some(())
+    });
+}
+
+#[test]
+fn a_guard_that_was_stopped_for_longer_than_the_lease_guards_on() {
+    let mut pair = Pair::new(&["drain=100"]);
+    let guard = pair.child().guard().unwrap();
+    send(guard, Signal::STOP);
+    // The fault itself, not a wait for anything.
+    std::thread::sleep(LEASE * 3 / 2);
+    send(guard, Signal::CONT);
+    pair.group.replica(pair.leader).signal(Signal::USR1);
+    pair.group.wait_event("USR1", "r0");
+    assert!(
+        is_alive(pair.child().pid),
+        "its lease was renewed all along"
+    );
+    pair.group.replica(pair.leader).signal(Signal::TERM);
+    assert_eq!(pair.group.replica(pair.leader).exit_code(), 0);
+    pair.assert_succeeded();
+}
+
+#[test]
+fn a_killed_child_is_started_again() {
+    let pair = Pair::new(PLANS[2]);
+    pair.child().signal(Signal::KILL);
+    let starts = pair.group.wait_many("start", 2);
+    assert_eq!(starts[1].identity, "r0");
+    pair.assert_old_tree_is_dead();
+}
+
+#[test]
+fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
+    for plan in PLANS {
+        let mut pair = Pair::new(plan);
+        let lock = File::open(pair.group.path("lease.lock")).unwrap();
+        lock.lock().unwrap();
+        let locked = Instant::now();
+        let Some(child) = pair.tree.last() else {
+            continue;
+        };
+        child.wait_dead();
+        // The last renewal was before that; what was begun may end a little later than it died.
+        assert!(locked.elapsed() < LEASE, "{:?}", locked.elapsed());
+        pair.assert_old_tree_is_dead();
+        pair.group
+            .replica(pair.leader)
+            .wait_log("the lease is lost");
+        lock.unlock().unwrap();
+        pair.group.wait_many("start", 2);
+    }
+}
+
+#[test]
+fn a_child_is_asked_first_when_its_lease_cannot_be_renewed() {
+    let pair = Pair::new(&["drain=10"]);
+    let lock = File::open(pair.group.path("lease.lock")).unwrap();
+    lock.lock().unwrap();
+    pair.group.wait_event("drained", "r0");
+    pair.child().wait_dead();
+    drop(lock);
+    pair.group.wait_many("start", 2);
+}
+
+#[test]
+fn a_lease_that_is_deleted_costs_the_child_its_life_at_once() {
+    let pair = Pair::new(&["drain=60000"]);
+    fs::remove_file(pair.group.path("lease")).unwrap();
+    let deleted = Instant::now();
+    pair.child().wait_dead();
+    assert!(deleted.elapsed() < LEASE / 2, "{:?}", deleted.elapsed());
+    assert!(pair.group.events("TERM").is_empty(), "there is no grace");
+    let starts = pair.group.wait_many("start", 2);
+    assert!(starts[1].token > starts[0].token);
+    let gap = Duration::from_millis(starts[1].at - starts[0].at);
+    // Only the one that made it knows that the deleted record's promise is void.
+    assert!(starts[1].identity == "r0" || gap >= LEASE, "{gap:?}");
+}

@@ -1,0 +1,13 @@
+//! Replicas of the real program, with real children, signals and faults: one test per behaviour.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod child;
+mod detector;
+mod faults;
+mod harness;
+mod loss;
+mod once;
+mod settings;
+mod stop;
+mod up;

@@ -1,0 +1,76 @@
+//! `--once`: the program's own exit code, and the lease is free afterwards.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::harness::{Group, LEASE};
+
+/// Runs the plan once and gives the exit code; a standby leads afterwards, at once.
+fn once(plan: &[&str]) -> i32 {
+    let mut group = Group::new();
+    let (first, _) = group.lead("r0", &["--once"], plan);
+    group.follow("r1", &[], &[]);
+    let code = group.replica(first).exit_code();
+    let start = group.wait_start("r1");
+    let end = group.wait_event("end", "r0");
+    let gap = Duration::from_millis(start.at - end.at);
+    assert!(gap < LEASE / 2, "a release is not waited out: {gap:?}");
+    code
+}
+
+#[test]
+fn a_program_that_ends_well_gives_0() {
+    assert_eq!(once(&["after=500"]), 0);
+}
+
+#[test]
+fn a_programs_own_code_is_given() {
+    assert_eq!(once(&["after=500", "code=7"]), 7);
+}
+
+#[test]
+fn a_signal_gives_128_and_its_number() {
+    assert_eq!(once(&["after=500", "signal=9"]), 137);
+    assert_eq!(once(&["after=500", "signal=2"]), 130);
+}
+
+#[test]
+fn what_it_leaves_behind_is_killed() {
+    let mut group = Group::new();
+    let (first, _) = group.lead("r0", &["--once"], &["daemon", "after=300", "code=7"]);
+    let detached = group.wait_event("detached", "r0");
+    assert_eq!(group.replica(first).exit_code(), 7);
+    detached.wait_dead();
+    group.lead("r1", &[], &[]);
+}
+
+#[test]
+fn a_program_that_cannot_be_found_gives_127() {
+    let mut group = Group::new();
+    let mut command = group.soloist("r0", &["--once"]);
+    let replica = group.spawn("r0", command.args(["--", "/nonexistent/program"]));
+    assert_eq!(group.replica(replica).exit_code(), 127);
+    group.lead("r1", &[], &[]);
+}
+
+#[test]
+fn a_program_that_may_not_be_run_gives_126() {
+    let mut group = Group::new();
+    let file = group.path("not-executable");
+    fs::write(&file, "#!/bin/sh\n").unwrap();
+    let mut command = group.soloist("r0", &["--once"]);
+    let replica = group.spawn("r0", command.arg("--").arg(file));
+    assert_eq!(group.replica(replica).exit_code(), 126);
+    group.lead("r1", &[], &[]);
+}
+
+#[test]
+fn a_stop_in_between_gives_what_the_program_makes_of_it() {
+    let mut group = Group::new();
+    let (replica, _) = group.lead("r0", &["--once"], &["drain=100"]);
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group.wait_event("drained", "r0");
+}

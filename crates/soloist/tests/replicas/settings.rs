@@ -1,0 +1,147 @@
+//! What is refused, and with which words and code; what a child is told and given.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::harness::{CHILD, Group};
+
+#[test]
+fn flags_that_do_not_fit_together_give_2_and_the_reason() {
+    for (flags, reason) in [
+        (["--renew-deadline", "20s"], "too late"),
+        (["--grace-period", "0s"], "grace"),
+        (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
+        (["--nonsense", "1"], "--nonsense"),
+        (["--identity", "a b"], "contains ' '"),
+    ] {
+        let mut group = Group::new();
+        let mut command = std::process::Command::new(crate::harness::SOLOIST);
+        let lease = format!("file:{}", group.path("lease").display());
+        command.args(["run", "--store", &lease]).args(flags);
+        let replica = group.spawn("r0", command.args(["--", "true"]));
+        assert_eq!(group.replica(replica).exit_code(), 2, "{flags:?}");
+        let log = group.replica(replica).log();
+        assert!(log.contains(reason), "{flags:?}: {log}");
+    }
+}
+
+#[test]
+fn without_a_program_there_is_nothing_to_run() {
+    let mut group = Group::new();
+    let mut command = group.soloist("r0", &[]);
+    let replica = group.spawn("r0", &mut command);
+    assert_eq!(group.replica(replica).exit_code(), 2);
+    assert!(group.replica(replica).log().contains("PROGRAM"));
+}
+
+#[test]
+fn a_file_that_is_no_lease_gives_3_and_is_left_as_it_is() {
+    let mut group = Group::new();
+    fs::write(group.path("lease"), "somebody's diary").unwrap();
+    let replica = group.start("r0", &[], &[]);
+    assert_eq!(group.replica(replica).exit_code(), 3);
+    let log = group.replica(replica).log();
+    assert!(log.contains("It was left as it is"), "{log}");
+    let diary = fs::read_to_string(group.path("lease")).unwrap();
+    assert_eq!(diary, "somebody's diary");
+}
+
+#[test]
+fn a_place_where_no_folder_can_be_gives_3_and_says_which() {
+    let mut group = Group::new();
+    fs::write(group.path("file"), "").unwrap();
+    let mut command = std::process::Command::new(crate::harness::SOLOIST);
+    let lease = format!("file:{}", group.path("file/lease").display());
+    command.args(["run", "--store", &lease, "--", "true"]);
+    let replica = group.spawn("r0", &mut command);
+    assert_eq!(group.replica(replica).exit_code(), 3);
+    let log = group.replica(replica).log();
+    assert!(log.contains("file/lease"), "{log}");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_gives_3_and_says_which() {
+    let mut group = Group::new();
+    let mut command = std::process::Command::new(crate::harness::SOLOIST);
+    // Not even root may make a folder here.
+    command.args(["run", "--store", "file:/sys/soloist/lease", "--", "true"]);
+    let replica = group.spawn("r0", &mut command);
+    assert_eq!(group.replica(replica).exit_code(), 3);
+    let log = group.replica(replica).log();
+    assert!(log.contains("cannot make the folder /sys/soloist"), "{log}");
+}
+
+#[test]
+fn without_any_flag_it_just_runs() {
+    let mut group = Group::new();
+    let mut command = std::process::Command::new(crate::harness::SOLOIST);
+    command
+        .arg("run")
+        .arg("--")
+        .arg(CHILD)
+        .arg(group.path(""))
+        .env("XDG_RUNTIME_DIR", group.path(""))
+        .env_remove("KUBERNETES_SERVICE_HOST");
+    let replica = group.spawn("r0", &mut command);
+    let start = &group.wait_many("start", 1)[0];
+    assert!(!start.identity.is_empty());
+    assert!(group.path("soloist/soloist-test-child").exists());
+    group.replica(replica).signal(rustix::process::Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn who_has_waited_long_enough_gives_4() {
+    let mut group = Group::new();
+    let (_, leads) = group.lead("r0", &[], &[]);
+    let begun = Instant::now();
+    let replica = group.start("r1", &["--wait", "700ms"], &[]);
+    assert_eq!(group.replica(replica).exit_code(), 4);
+    assert!(begun.elapsed() >= Duration::from_millis(700));
+    let running = group.running();
+    assert!(running.is_some_and(|child| child.pid == leads.pid));
+}
+
+#[test]
+fn who_leads_in_time_need_not_wait() {
+    let mut group = Group::new();
+    let (replica, _) = group.lead("r0", &["--wait", "1s"], &["after=2500", "code=5"]);
+    group.wait_event("end", "r0");
+    assert!(!group.replica(replica).has_ended());
+}
+
+#[test]
+fn a_child_is_told_who_and_when_it_is() {
+    let mut group = Group::with(&["--grace-period", "20s"]);
+    let (first, start) = group.lead("r0", &[], &[]);
+    assert_eq!(start.identity, "r0");
+    assert!(start.token > 0);
+    let told = ["name=test", "stop_timeout=10", "drain_timeout=5"];
+    assert_eq!(start.rest, told);
+    group.replica(first).signal(rustix::process::Signal::TERM);
+    assert_eq!(group.replica(first).exit_code(), 0);
+    let (_, second) = group.lead("r1", &[], &[]);
+    assert!(second.term > start.term);
+    assert!(second.token > start.token);
+}
+
+#[test]
+fn a_child_has_the_standard_streams() {
+    let mut group = Group::new();
+    let mut command = group.soloist("r0", &["--once"]);
+    command
+        .arg("--")
+        .arg(CHILD)
+        .arg(group.path(""))
+        .args(["copy", "after=0"])
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(group.path("stdout")).unwrap());
+    let replica = group.spawn("r0", &mut command);
+    let stdin = group.replica(replica).stdin();
+    writeln!({ stdin }, "as it is").unwrap();
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    let copied = fs::read_to_string(group.path("stdout")).unwrap();
+    assert_eq!(copied, "as it is\n");
+}

@@ -1,0 +1,14 @@
+//! Elections on the real API server: the elector, its Kubernetes store, and client-go on the same Lease.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod client_go;
+mod conformance;
+mod control_plane;
+mod harness;
+mod in_a_pod;
+mod links;
+mod objects;
+mod refusals;
+mod requests;
+mod takeover;
