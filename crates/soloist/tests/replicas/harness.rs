@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
@@ -71,8 +71,8 @@ impl Group {
         self.folder.path().join(name)
     }
 
-    /// `soloist run` with the group's lease, timings and flags; the command is still to come.
-    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+    /// `soloist run` without any flag.
+    pub(crate) fn bare(&self) -> Command {
         let mut command = Command::new(SOLOIST);
         // What the machine says must not change the tests.
         for (name, _) in std::env::vars_os() {
@@ -80,15 +80,21 @@ impl Group {
                 command.env_remove(name);
             }
         }
+        // Who is killed leaves things behind; they go with the folder.
+        command.arg("run").env("TMPDIR", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
-            .arg("run")
+    }
+
+    /// With the group's lease, timings and flags; the program is still to come.
+    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+        let mut command = self.bare();
+        command
             .arg(format!("--store=file:{}", self.path("lease").display()))
             .args(["--name", "test", "--identity", identity])
             .args(TIMINGS)
             .args(&self.settings)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .args(flags);
         command
     }
 
