@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::place::{LEASE, Place};
 
-pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
@@ -69,8 +69,8 @@ impl Group {
         self.folder.path().join(name)
     }
 
-    /// `soloist run` with the group's lease, timings and flags; the command is still to come.
-    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+    /// `soloist run` without any flag.
+    pub(crate) fn bare(&self) -> Command {
         let mut command = Command::new(SOLOIST);
         // What the machine says must not change the tests.
         for (name, _) in std::env::vars_os() {
@@ -78,14 +78,20 @@ impl Group {
                 command.env_remove(name);
             }
         }
+        // Who is killed leaves things behind; they go with the folder.
+        command.arg("run").env("TMPDIR", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
-            .arg("run")
+    }
+
+    /// With the group's lease, timings and flags; the program is still to come.
+    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+        let mut command = self.bare();
+        command
             .args(&self.place.flags)
             .args(["--name", LEASE, "--identity", identity])
             .args(&self.settings)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .args(flags);
         command
     }
 
@@ -130,8 +136,9 @@ impl Group {
         &mut self.replicas[replica]
     }
 
-    /// All that the children have told, in order.
+    /// All that the children have told, in order. Two at once end the test, whatever it waits for.
     pub(crate) fn journal(&self) -> Vec<Event> {
+        self.check_one();
         let text = fs::read_to_string(self.path("journal")).unwrap_or_default();
         // The last line may be half written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -177,11 +184,14 @@ impl Group {
         is_alive(last.pid).then_some(last)
     }
 
-    /// Nobody was ever two, and every term had a higher token than the one before.
-    pub(crate) fn check(&self) {
+    fn check_one(&self) {
         if let Ok(overlap) = fs::read_to_string(self.path("overlap")) {
             panic!("two ran at once: {overlap}");
         }
+    }
+
+    /// There were never two, and every term had a higher token than the one before.
+    pub(crate) fn check(&self) {
         for pair in self.events("start").windows(2) {
             let [before, after] = pair else { continue };
             let same = before.term == after.term && before.identity == after.identity;
