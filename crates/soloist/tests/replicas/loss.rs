@@ -55,7 +55,6 @@ fn killed(plan: &[&str]) {
     pair.group.replica(pair.leader).signal(Signal::KILL);
     let killed = Instant::now();
     pair.assert_succeeded();
-    // On one machine it is known that nobody is left, and nothing is waited out.
     // On one machine it shows that its processes are gone; elsewhere its lease has to run out.
     let at_once = killed.elapsed() < lease() / 2;
     assert!(
