@@ -307,7 +307,14 @@ impl Runner {
         };
         let child = Child::prepare(&self.supervisor, &self.settings, &role)?;
         // Whoever would succeed us at once if we died must know of the guard before the child exists.
-        if let Err(error) = self.elections.name_guard(child.tree.guard_pid()).await {
+        // Nothing else is done meanwhile, so it must not take long.
+        let limit = self.settings.policy.timings.attempt_limit();
+        let naming = self.elections.name_guard(child.tree.guard_pid());
+        let named = match tokio::time::timeout(limit, naming).await {
+            Ok(named) => named,
+            Err(_) => Err(anyhow::anyhow!("no answer within {}", Human(limit))),
+        };
+        if let Err(error) = named {
             warn!("the guard cannot be named in the lease: {error:#}");
             return Err(SpawnFailure::System);
         }

@@ -186,6 +186,9 @@ mod tests {
 
     fn settings(flags: &[&str]) -> anyhow::Result<Settings> {
         let mut line = vec!["soloist", "run"];
+        if !flags.contains(&"--store") {
+            line.extend(["--store", "file"]);
+        }
         line.extend(flags);
         line.extend(["--", "/usr/bin/My_Feed.sh"]);
         let Command::Run(args) = Cli::try_parse_from(line)?.command;

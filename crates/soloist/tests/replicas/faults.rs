@@ -178,7 +178,12 @@ impl Scene {
     }
 
     fn do_it(&mut self, fault: Fault, target: usize, child: &Event) -> bool {
-        let length = Duration::from_millis(500 + self.dice.below(2500) as u64);
+        let millis = match self.dice.below(2) {
+            0 => 500 + self.dice.below(2500),
+            // About as long as the lease, where it is tightest.
+            _ => 1600 + self.dice.below(800),
+        };
+        let length = Duration::from_millis(millis as u64);
         let replica = self.group.replica(target);
         let leads = replica.identity == child.identity;
         match fault {

@@ -1,4 +1,4 @@
-//! A stage for one test: replicas of the real program on one lease file, and what their children tell.
+//! A stage for one test: replicas of the real program on one lease, and what their children tell.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -10,22 +10,18 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+use crate::place::{LEASE, Place};
+
+const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 
-/// The lease of all tests.
-pub(crate) const LEASE: Duration = Duration::from_secs(2);
-const TIMINGS: [&str; 6] = [
-    "--lease-duration",
-    "2s",
-    "--renew-deadline",
-    "1400ms",
-    "--retry-period",
-    "200ms",
-];
+/// How long the leases of the tests last.
+pub(crate) fn lease() -> Duration {
+    Place::wanted().lease
+}
 
 /// Looks until something is there, or the limit has passed.
 pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
@@ -42,6 +38,7 @@ pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() ->
 /// The folder of one lease, with all that was started on it.
 pub(crate) struct Group {
     folder: TempDir,
+    place: Place,
     replicas: Vec<Replica>,
     settings: Vec<String>,
 }
@@ -54,6 +51,7 @@ impl Group {
             .or_else(|_| tempfile::tempdir())
             .unwrap();
         Self {
+            place: Place::new(folder.path()),
             folder,
             replicas: Vec::new(),
             settings: Vec::new(),
@@ -71,8 +69,8 @@ impl Group {
         self.folder.path().join(name)
     }
 
-    /// `soloist run` with the group's lease, timings and flags; the command is still to come.
-    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+    /// `soloist run` without any flag.
+    pub(crate) fn bare(&self) -> Command {
         let mut command = Command::new(SOLOIST);
         // What the machine says must not change the tests.
         for (name, _) in std::env::vars_os() {
@@ -80,15 +78,20 @@ impl Group {
                 command.env_remove(name);
             }
         }
+        // Who is killed leaves things behind; they go with the folder.
+        command.arg("run").env("TMPDIR", self.folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
-            .arg("run")
-            .arg(format!("--store=file:{}", self.path("lease").display()))
-            .args(["--name", "test", "--identity", identity])
-            .args(TIMINGS)
+    }
+
+    /// With the group's lease, timings and flags; the program is still to come.
+    pub(crate) fn soloist(&self, identity: &str, flags: &[&str]) -> Command {
+        let mut command = self.bare();
+        command
+            .args(&self.place.flags)
+            .args(["--name", LEASE, "--identity", identity])
             .args(&self.settings)
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+            .args(flags);
         command
     }
 
@@ -133,8 +136,9 @@ impl Group {
         &mut self.replicas[replica]
     }
 
-    /// All that the children have told, in order.
+    /// All that the children have told, in order. Two at once end the test, whatever it waits for.
     pub(crate) fn journal(&self) -> Vec<Event> {
+        self.check_one();
         let text = fs::read_to_string(self.path("journal")).unwrap_or_default();
         // The last line may be half written.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -180,11 +184,14 @@ impl Group {
         is_alive(last.pid).then_some(last)
     }
 
-    /// Nobody was ever two, and every term had a higher token than the one before.
-    pub(crate) fn check(&self) {
+    fn check_one(&self) {
         if let Ok(overlap) = fs::read_to_string(self.path("overlap")) {
             panic!("two ran at once: {overlap}");
         }
+    }
+
+    /// There were never two, and every term had a higher token than the one before.
+    pub(crate) fn check(&self) {
         for pair in self.events("start").windows(2) {
             let [before, after] = pair else { continue };
             let same = before.term == after.term && before.identity == after.identity;

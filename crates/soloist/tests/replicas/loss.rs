@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Event, Group, LEASE, LIMIT, is_alive, send, wait_for};
+use crate::harness::{Event, Group, LIMIT, is_alive, lease, send, wait_for};
 
 const PLANS: [&[&str]; 3] = [&["drain=60000"], &["deaf"], &["daemon", "deaf"]];
 
@@ -53,7 +53,15 @@ impl Pair {
 fn killed(plan: &[&str]) {
     let mut pair = Pair::new(plan);
     pair.group.replica(pair.leader).signal(Signal::KILL);
+    let killed = Instant::now();
     pair.assert_succeeded();
+    // On one machine it shows that its processes are gone; elsewhere its lease has to run out.
+    let at_once = killed.elapsed() < lease() / 2;
+    assert!(
+        at_once || !crate::place::is_a_file(),
+        "{:?}",
+        killed.elapsed()
+    );
 }
 
 #[test]
@@ -158,7 +166,7 @@ fn a_guard_that_was_stopped_for_longer_than_the_lease_guards_on() {
     let guard = pair.child().guard().unwrap();
     send(guard, Signal::STOP);
     // The fault itself, not a wait for anything.
-    std::thread::sleep(LEASE * 3 / 2);
+    std::thread::sleep(lease() * 3 / 2);
     send(guard, Signal::CONT);
     pair.group.replica(pair.leader).signal(Signal::USR1);
     pair.group.wait_event("USR1", "r0");
@@ -182,6 +190,9 @@ fn a_killed_child_is_started_again() {
 
 #[test]
 fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
+    if !crate::place::is_a_file() {
+        return;
+    }
     for plan in PLANS {
         let mut pair = Pair::new(plan);
         let lock = File::open(pair.group.path("lease.lock")).unwrap();
@@ -192,7 +203,7 @@ fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
         };
         child.wait_dead();
         // The last renewal was before that; what was begun may end a little later than it died.
-        assert!(locked.elapsed() < LEASE, "{:?}", locked.elapsed());
+        assert!(locked.elapsed() < lease(), "{:?}", locked.elapsed());
         pair.assert_old_tree_is_dead();
         pair.group
             .replica(pair.leader)
@@ -204,6 +215,9 @@ fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
 
 #[test]
 fn a_child_is_asked_first_when_its_lease_cannot_be_renewed() {
+    if !crate::place::is_a_file() {
+        return;
+    }
     let pair = Pair::new(&["drain=10"]);
     let lock = File::open(pair.group.path("lease.lock")).unwrap();
     lock.lock().unwrap();
@@ -215,15 +229,34 @@ fn a_child_is_asked_first_when_its_lease_cannot_be_renewed() {
 
 #[test]
 fn a_lease_that_is_deleted_costs_the_child_its_life_at_once() {
+    if !crate::place::is_a_file() {
+        return;
+    }
     let pair = Pair::new(&["drain=60000"]);
     fs::remove_file(pair.group.path("lease")).unwrap();
     let deleted = Instant::now();
     pair.child().wait_dead();
-    assert!(deleted.elapsed() < LEASE / 2, "{:?}", deleted.elapsed());
+    assert!(deleted.elapsed() < lease() / 2, "{:?}", deleted.elapsed());
     assert!(pair.group.events("TERM").is_empty(), "there is no grace");
     let starts = pair.group.wait_many("start", 2);
     assert!(starts[1].token > starts[0].token);
     let gap = Duration::from_millis(starts[1].at - starts[0].at);
     // Only the one that made it knows that the deleted record's promise is void.
-    assert!(starts[1].identity == "r0" || gap >= LEASE, "{gap:?}");
+    assert!(starts[1].identity == "r0" || gap >= lease(), "{gap:?}");
+}
+
+#[test]
+fn a_store_that_does_not_answer_keeps_nobody_from_ending() {
+    let mut pair = Pair::new(&["drain=0"]);
+    let lock = File::open(pair.group.path("lease.lock")).unwrap();
+    lock.lock().unwrap();
+    // It is to be started again, and its guard cannot be named in the lease.
+    pair.child().signal(Signal::KILL);
+    let replica = pair.group.replica(pair.leader);
+    replica.wait_log("nothing is left of the child");
+    replica.signal(Signal::TERM);
+    assert_eq!(replica.exit_code(), 0);
+    assert_eq!(pair.group.events("start").len(), 1);
+    drop(lock);
+    pair.group.wait_start("r1");
 }

@@ -8,6 +8,7 @@ mod faults;
 mod harness;
 mod loss;
 mod once;
+mod place;
 mod settings;
 mod stop;
 mod up;
