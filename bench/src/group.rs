@@ -102,6 +102,7 @@ impl<'a> Group<'a> {
             .arg(&self.stage.programs.child)
             .arg(self.journal.path())
             .arg(&name)
+            .env("TMPDIR", self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(log)?);
