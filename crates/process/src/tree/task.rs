@@ -1,9 +1,12 @@
 //! The task behind a [`Tree`](super::Tree): carries the guard's reports out, and stands in for a guard that
 //! is lost or does not answer.
 
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use rustix::process::{Pid, kill_process};
+use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -27,6 +30,10 @@ pub(super) struct Task {
     child: watch::Sender<Option<u32>>,
     exited: bool,
     ended: bool,
+    /// The child's end, seen with our own eyes.
+    sight: Option<AsyncFd<OwnedFd>>,
+    /// By then a guard that works has told of it.
+    told_by: Option<Instant>,
     /// The guard has closed its end, by dying if by nothing else.
     hung_up: bool,
 }
@@ -47,6 +54,8 @@ impl Task {
             child,
             exited: false,
             ended: false,
+            sight: None,
+            told_by: None,
             hung_up: false,
         }
     }
@@ -97,6 +106,10 @@ impl Task {
                     self.end_nonsense();
                 }
                 _ = self.link.children.recv() => {}
+                () = end_of(self.sight.as_ref()), if self.told_by.is_none() => {
+                    self.told_by = Some(Instant::now() + PATIENCE);
+                }
+                () = at(self.told_by), if !self.exited && !self.ended => self.end_silence(),
                 () = tokio::time::sleep_until(pass), if killing.is_some() && !self.ended => {}
             }
             if let Some(since) = killing
@@ -104,6 +117,19 @@ impl Task {
             {
                 self.kill_directly(since);
             }
+        }
+    }
+
+    /// The child has ended and the guard does not tell: it is stopped, and would never tell.
+    fn end_silence(&mut self) {
+        self.told_by = Some(Instant::now() + PATIENCE);
+        let registry = registry::lock();
+        if registry.has_guard(self.guard) {
+            tracing::warn!(
+                guard = self.guard.as_raw_nonzero(),
+                "the child has ended and its guard does not tell; killing it"
+            );
+            let _ = kill_process(self.guard, rustix::process::Signal::KILL);
         }
     }
 
@@ -173,6 +199,7 @@ impl Task {
         match report {
             Report::Started { pid } => {
                 registry::lock().watch(pid);
+                self.sight = sight_of(pid);
                 self.child.send_replace(Some(pid));
                 self.tell(TreeEvent::Started { pid });
             }
@@ -193,6 +220,29 @@ impl Task {
 
     fn tell(&self, event: TreeEvent) {
         let _ = self.events.send(event);
+    }
+}
+
+/// `None` if it is not there any more: then the guard has reaped it, and tells.
+fn sight_of(pid: u32) -> Option<AsyncFd<OwnedFd>> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let fd = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
+    // As in [`Link::new`].
+    #[allow(deprecated)]
+    AsyncFd::with_interest(fd, Interest::READABLE).ok()
+}
+
+async fn end_of(sight: Option<&AsyncFd<OwnedFd>>) {
+    match sight {
+        Some(sight) if sight.readable().await.is_ok() => {}
+        Some(_) | None => std::future::pending().await,
+    }
+}
+
+async fn at(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 

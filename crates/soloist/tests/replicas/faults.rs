@@ -42,8 +42,10 @@ fn random_faults_never_make_two_and_soon_there_is_one_again() {
         })
         .collect();
     let mut counts = Counts::new();
-    for group in groups {
-        for (fault, (many, longest)) in group.join().expect("a group without failures") {
+    // All of them end before this test does: each must clean up what it has started.
+    let played: Vec<_> = groups.into_iter().map(thread::JoinHandle::join).collect();
+    for group in played {
+        for (fault, (many, longest)) in group.expect("a group without failures") {
             let count = counts.entry(fault).or_default();
             *count = (count.0 + many, count.1.max(longest));
         }
