@@ -1,0 +1,13 @@
+//! The child's side of soloist.
+
+pub mod environment;
+pub mod fence;
+#[cfg(feature = "stream")]
+pub mod metadata;
+pub mod shutdown;
+
+pub use environment::{EnvironmentError, Role};
+pub use fence::Fence;
+pub use shutdown::Shutdown;
+pub use soloist_core::backoff::Backoff;
+pub use soloist_core::ids::{Term, Token};
