@@ -4,10 +4,13 @@ pub mod environment;
 pub mod fence;
 #[cfg(feature = "stream")]
 pub mod metadata;
+mod notify;
 pub mod shutdown;
+mod worker;
 
 pub use environment::{EnvironmentError, Role};
 pub use fence::Fence;
 pub use shutdown::Shutdown;
 pub use soloist_core::backoff::Backoff;
 pub use soloist_core::ids::{Term, Token};
+pub use worker::{Worker, WorkerError};

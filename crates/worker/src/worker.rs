@@ -1,0 +1,344 @@
+//! The child itself: in whose name it works, what it says, and how it ends.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use soloist_core::ids::Token;
+use soloist_core::time::Human;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::{error, info, warn};
+
+use crate::environment::{Environment, EnvironmentError, Role};
+use crate::notify::Notices;
+use crate::shutdown::Shutdown;
+
+/// A child of soloist or, without it, a program that behaves as one. Clones are the same worker.
+#[derive(Clone, Debug)]
+pub struct Worker {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    environment: Environment,
+    process: Shutdown,
+    term: Shutdown,
+    notices: Notices,
+    cleanups: Mutex<Vec<Cleanup>>,
+}
+
+struct Cleanup {
+    name: String,
+    work: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl std::fmt::Debug for Cleanup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+/// Why there is no worker.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// The environment is not as soloist makes it.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// Nothing would tell us to stop.
+    #[error("SIGTERM and SIGINT cannot be listened to: {0}")]
+    Signals(#[from] io::Error),
+}
+
+impl Worker {
+    /// Reads the environment and listens to SIGTERM and SIGINT from now on: the first begins the shutdown, the second
+    /// ends its time. Needs tokio's runtime.
+    ///
+    /// With another `--stop-signal`, listen to it yourself and call `worker.process().begin()`.
+    ///
+    /// # Errors
+    /// When a variable of soloist's is missing or wrong, or the signals cannot be listened to.
+    pub fn from_env() -> Result<Self, WorkerError> {
+        let environment = Environment::read(|name| std::env::var_os(name), std::process::id())?;
+        let signals = [
+            ("SIGTERM", signal(SignalKind::terminate())?),
+            ("SIGINT", signal(SignalKind::interrupt())?),
+        ];
+        let worker = Self::new(environment);
+        tokio::spawn(worker.clone().obey(signals));
+        Ok(worker)
+    }
+
+    pub(crate) fn new(environment: Environment) -> Self {
+        let process = Shutdown::new(environment.stop);
+        // The ladder has no step between them.
+        let term = process.below(environment.stop);
+        let notices = Notices::to(environment.notify_socket.as_deref());
+        Self {
+            inner: Arc::new(Inner {
+                environment,
+                process,
+                term,
+                notices,
+                cleanups: Mutex::default(),
+            }),
+        }
+    }
+
+    async fn obey(self, signals: [(&'static str, Signal); 2]) {
+        let [(term_name, mut term), (int_name, mut int)] = signals;
+        loop {
+            let name = tokio::select! {
+                Some(()) = term.recv() => term_name,
+                Some(()) = int.recv() => int_name,
+                else => return,
+            };
+            if self.process().is_begun() {
+                warn!("{name} once more: no more time for what is under way");
+                self.process().hurry();
+            } else {
+                let (stop, drain) = (self.process().budget(), self.stream().budget());
+                info!(
+                    "{name}: stopping within {}, streams within {}",
+                    Human(stop),
+                    Human(drain)
+                );
+                self.inner.notices.stopping();
+                self.process().begin();
+            }
+        }
+    }
+
+    /// In whose name we work; `None` without soloist.
+    #[must_use]
+    pub fn role(&self) -> Option<&Role> {
+        self.inner.environment.role.as_ref()
+    }
+
+    /// The fencing token, to be sent along with whatever is written elsewhere; `None` without soloist.
+    #[must_use]
+    pub fn token(&self) -> Option<Token> {
+        self.role().map(|role| role.token)
+    }
+
+    /// The shutdown of the whole process; its time is the ladder's time for the child.
+    #[must_use]
+    pub fn process(&self) -> &Shutdown {
+        &self.inner.process
+    }
+
+    /// The shutdown of this term: it comes with the process's, or when a server says that a later leader is at work.
+    #[must_use]
+    pub fn term(&self) -> &Shutdown {
+        &self.inner.term
+    }
+
+    /// The shutdown of one stream, below the term's; its time is the ladder's time for the drain.
+    #[must_use]
+    pub fn stream(&self) -> Shutdown {
+        self.inner.term.below(self.inner.environment.drain)
+    }
+
+    /// Says that we are up: for `--ready notify`.
+    pub fn ready(&self) {
+        self.inner.notices.ready();
+    }
+
+    /// Says how we are, in one line: soloist logs it.
+    pub fn status(&self, text: &str) {
+        self.inner.notices.status(text);
+    }
+
+    /// How often [`beat`](Self::beat) is expected; `None` if nobody watches.
+    #[must_use]
+    pub fn watchdog(&self) -> Option<Duration> {
+        self.inner.environment.watchdog
+    }
+
+    /// Says that we are alive: for `--health notify`.
+    pub fn beat(&self) {
+        self.inner.notices.alive();
+    }
+
+    /// Beats as often as needed for as long as `is_well` says so. Without a watchdog it does nothing.
+    ///
+    /// Let it look at the work itself: that this task still runs proves little.
+    pub fn beat_while(&self, is_well: impl Fn() -> bool + Send + 'static) {
+        let Some(limit) = self.watchdog() else { return };
+        let worker = self.clone();
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(limit / 3);
+            let mut was_well = true;
+            loop {
+                ticks.tick().await;
+                let well = is_well();
+                if well {
+                    worker.beat();
+                } else if was_well {
+                    warn!("the work does not go on: no more heartbeats to the watchdog");
+                }
+                was_well = well;
+            }
+        });
+    }
+
+    /// Something to be done at the end, by [`finish`](Self::finish): the last one first, each within what is left of the
+    /// process's time.
+    pub fn on_finish(
+        &self,
+        name: impl Into<String>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let cleanup = Cleanup {
+            name: name.into(),
+            work: Box::pin(work),
+        };
+        self.cleanups().push(cleanup);
+    }
+
+    fn cleanups(&self) -> std::sync::MutexGuard<'_, Vec<Cleanup>> {
+        let cleanups = self.inner.cleanups.lock();
+        cleanups.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The end: begins the shutdown if it has not begun, cleans up, and says with which code to exit: 0, or 1 if
+    /// `result` is an error, which is logged, or a cleanup failed.
+    pub async fn finish<E: Display>(&self, result: Result<(), E>) -> ExitCode {
+        let mut is_clean = match &result {
+            Ok(()) => true,
+            Err(error) => {
+                error!("{error:#}");
+                // The next one's log may be far away: this is where people look first.
+                self.status(&format!("failed: {error:#}"));
+                false
+            }
+        };
+        if !self.process().is_begun() {
+            self.inner.notices.stopping();
+            self.process().begin();
+        }
+        loop {
+            let Some(Cleanup { name, work }) = self.cleanups().pop() else {
+                break;
+            };
+            // A panic in one must not keep the others from their work.
+            let mut work = tokio::spawn(work);
+            let failure = tokio::select! {
+                done = &mut work => done.err().map(|error| error.to_string()),
+                () = self.process().over() => {
+                    work.abort();
+                    Some("no time is left".to_owned())
+                }
+            };
+            if let Some(failure) = failure {
+                error!("cleanup {name:?} failed: {failure}");
+                is_clean = false;
+            }
+        }
+        match is_clean {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tokio::net::UnixDatagram;
+    use tokio::sync::mpsc;
+    use tokio::time::Instant;
+
+    fn worker(variables: &'static [(&str, &str)]) -> Worker {
+        let find = |name: &str| {
+            let (_, value) = variables.iter().find(|(key, _)| *key == name)?;
+            Some((*value).into())
+        };
+        Worker::new(Environment::read(find, 1).unwrap())
+    }
+
+    fn code(code: ExitCode) -> String {
+        format!("{code:?}")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn losing_the_term_ends_its_streams_and_not_the_process() {
+        let worker = worker(&[]);
+        let (first, second) = (worker.stream(), worker.stream());
+        first.begin();
+        assert!(!second.is_begun());
+        worker.term().begin();
+        assert!(second.is_begun() && !worker.process().is_begun());
+        assert_eq!(second.time_left(), Some(Duration::from_secs(15)));
+        assert_eq!(worker.term().time_left(), Some(Duration::from_secs(20)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_cleanup_comes_first_and_a_panic_stops_none() {
+        let worker = worker(&[]);
+        let (done, mut order) = mpsc::unbounded_channel();
+        for name in ["database", "panics", "socket"] {
+            let done = done.clone();
+            worker.on_finish(name, async move {
+                assert_ne!(name, "panics");
+                done.send(name).unwrap();
+            });
+        }
+        let ended = worker.finish(Ok::<_, Infallible>(())).await;
+        assert_eq!(code(ended), code(ExitCode::FAILURE));
+        assert_eq!(order.recv().await, Some("socket"));
+        assert_eq!(order.recv().await, Some("database"));
+        assert!(worker.process().is_begun());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cleanup_has_what_is_left_of_the_time_and_no_more() {
+        let worker = worker(&[]);
+        worker.on_finish("hangs", std::future::pending());
+        worker.process().begin();
+        tokio::time::advance(Duration::from_secs(5)).await;
+        let begun = Instant::now();
+        let ended = worker.finish(Ok::<_, Infallible>(())).await;
+        assert_eq!(code(ended), code(ExitCode::FAILURE));
+        assert_eq!(begun.elapsed(), Duration::from_secs(15));
+    }
+
+    #[tokio::test]
+    async fn the_exit_code_tells_whether_the_work_went_well() {
+        let well = worker(&[]).finish(Ok::<_, Infallible>(())).await;
+        assert_eq!(code(well), code(ExitCode::SUCCESS));
+        let ill = worker(&[]).finish(Err("the disk is full")).await;
+        assert_eq!(code(ill), code(ExitCode::FAILURE));
+    }
+
+    #[tokio::test]
+    async fn beats_come_while_all_is_well_and_then_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("notify");
+        let listener = UnixDatagram::bind(&path).unwrap();
+        let mut environment = Environment::read(|_| None, 1).unwrap();
+        environment.watchdog = Some(Duration::from_millis(30));
+        environment.notify_socket = Some(path.into());
+        let (looked, mut looks) = mpsc::unbounded_channel();
+        let count = AtomicUsize::new(0);
+        Worker::new(environment).beat_while(move || {
+            looked.send(()).unwrap();
+            count.fetch_add(1, Ordering::Relaxed) < 2
+        });
+        for _ in 0..5 {
+            looks.recv().await.unwrap();
+        }
+        let mut beats = Vec::new();
+        let mut message = [0; 64];
+        while let Ok(length) = listener.try_recv(&mut message) {
+            beats.push(String::from_utf8_lossy(&message[..length]).into_owned());
+        }
+        assert_eq!(beats, ["WATCHDOG=1", "WATCHDOG=1"]);
+    }
+}
