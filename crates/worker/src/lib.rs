@@ -6,6 +6,8 @@ pub mod fence;
 pub mod metadata;
 mod notify;
 pub mod shutdown;
+#[cfg(feature = "stream")]
+pub mod stream;
 mod worker;
 
 pub use environment::{EnvironmentError, Role};

@@ -16,6 +16,8 @@ use tracing::{error, info, warn};
 use crate::environment::{Environment, EnvironmentError, Role};
 use crate::notify::Notices;
 use crate::shutdown::Shutdown;
+#[cfg(feature = "stream")]
+use crate::stream::{Consumer, ConsumerError, State, Subscriber, Summary};
 
 /// A child of soloist or, without it, a program that behaves as one. Clones are the same worker.
 #[derive(Clone, Debug)]
@@ -141,6 +143,44 @@ impl Worker {
     #[must_use]
     pub fn stream(&self) -> Shutdown {
         self.inner.term.below(self.inner.environment.drain)
+    }
+
+    /// Runs a consumer in this term: its requests bear the token, its shutdown is a [stream](Self::stream)'s, its states are
+    /// told as status, and we are [ready](Self::ready) once its stream is open for the first time. If the server has seen
+    /// a later token, the term's shutdown begins.
+    ///
+    /// # Errors
+    /// When trying again would not help, or a message cannot be handled.
+    #[cfg(feature = "stream")]
+    pub async fn consume<S: Subscriber>(
+        &self,
+        consumer: Consumer,
+        subscriber: &S,
+    ) -> Result<Summary, ConsumerError<S::Error>> {
+        let consumer = consumer.role(self.role());
+        let shutdown = self.stream();
+        let mut states = consumer.states();
+        let report = async {
+            let mut is_ready = false;
+            loop {
+                let state = states.borrow_and_update().clone();
+                if state == State::Streaming && !std::mem::replace(&mut is_ready, true) {
+                    self.ready();
+                }
+                self.status(&state.to_string());
+                if states.changed().await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let result = tokio::select! {
+            result = consumer.run(&shutdown, subscriber) => result,
+            () = report => unreachable!("it reports for as long as it is asked"),
+        };
+        if matches!(result, Err(ConsumerError::Fenced { .. })) {
+            self.term().begin();
+        }
+        result
     }
 
     /// Says that we are up: for `--ready notify`.

@@ -1,0 +1,148 @@
+//! Receipts on their way to the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// What has been handled and is not acknowledged, in order. Outlives connections.
+#[derive(Debug)]
+pub(super) struct Backlog<R> {
+    waiting: Vec<R>,
+    under_way: Option<Arc<Vec<R>>>,
+    /// No more than this is kept: then no more is read.
+    most: usize,
+    interval: Duration,
+    last_sent: Option<Instant>,
+    due: Option<Instant>,
+}
+
+impl<R> Backlog<R> {
+    pub(super) fn new(most: usize, interval: Duration) -> Self {
+        Self {
+            waiting: Vec::new(),
+            under_way: None,
+            most,
+            interval,
+            last_sent: None,
+            due: None,
+        }
+    }
+
+    pub(super) fn push(&mut self, receipt: R) {
+        self.waiting.push(receipt);
+        if self.waiting.len() >= self.batch() {
+            self.due = self.last_sent;
+        }
+        if self.due.is_none() {
+            let soonest = self.last_sent.map(|last| last + self.interval);
+            let now = Instant::now();
+            self.due = Some(soonest.map_or(now, |soonest| soonest.max(now)));
+        }
+    }
+
+    /// So many are sent without waiting for the interval's end: half of what may be kept.
+    fn batch(&self) -> usize {
+        self.most.div_ceil(2)
+    }
+
+    /// How many are not acknowledged.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len() + self.under_way.as_ref().map_or(0, |batch| batch.len())
+    }
+
+    pub(super) fn has_room(&self, in_hand: usize) -> bool {
+        self.len() + in_hand < self.most
+    }
+
+    /// When the next batch should be sent. `None` while one is under way, or nothing waits.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+            .filter(|_| self.under_way.is_none() && !self.waiting.is_empty())
+    }
+
+    /// All that waits, to be sent now.
+    pub(super) fn send(&mut self) -> Arc<Vec<R>> {
+        debug_assert!(self.under_way.is_none(), "one batch at a time");
+        let batch = Arc::new(std::mem::take(&mut self.waiting));
+        self.under_way = Some(batch.clone());
+        self.last_sent = Some(Instant::now());
+        self.due = None;
+        batch
+    }
+
+    /// The batch has arrived. How many they were.
+    pub(super) fn arrived(&mut self) -> usize {
+        self.under_way.take().map_or(0, |batch| batch.len())
+    }
+
+    /// The batch may not have arrived; it waits again, before all others. Nobody else may hold it any more.
+    pub(super) fn failed(&mut self) {
+        let Some(batch) = self.under_way.take() else {
+            return;
+        };
+        let mut batch = Arc::into_inner(batch).unwrap_or_default();
+        batch.append(&mut self.waiting);
+        self.waiting = batch;
+        if !self.waiting.is_empty() {
+            self.due = Some(Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::time::advance;
+
+    const INTERVAL: Duration = Duration::from_millis(100);
+
+    fn is_due(backlog: &Backlog<u32>) -> bool {
+        backlog.due().is_some_and(|due| due <= Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_receipt_goes_at_once_and_the_next_ones_together() {
+        let mut backlog = Backlog::new(100, INTERVAL);
+        assert_eq!(backlog.due(), None);
+        backlog.push(1);
+        assert!(is_due(&backlog));
+        assert_eq!(*backlog.send(), [1]);
+        backlog.push(2);
+        assert_eq!(backlog.due(), None, "one batch at a time");
+        assert_eq!(backlog.arrived(), 1);
+        backlog.push(3);
+        assert!(!is_due(&backlog));
+        advance(INTERVAL).await;
+        assert!(is_due(&backlog));
+        assert_eq!(*backlog.send(), [2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_batch_does_not_wait() {
+        let mut backlog = Backlog::new(4, INTERVAL);
+        backlog.push(1);
+        backlog.send();
+        backlog.arrived();
+        backlog.push(2);
+        assert!(!is_due(&backlog));
+        backlog.push(3);
+        assert!(is_due(&backlog));
+        assert!(backlog.has_room(1) && !backlog.has_room(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_comes_again_first_and_in_order() {
+        let mut backlog = Backlog::new(100, INTERVAL);
+        backlog.push(1);
+        backlog.push(2);
+        drop(backlog.send());
+        backlog.push(3);
+        assert_eq!(backlog.len(), 3);
+        backlog.failed();
+        assert!(is_due(&backlog));
+        assert_eq!(*backlog.send(), [1, 2, 3]);
+        assert_eq!(backlog.arrived(), 3);
+        assert_eq!((backlog.len(), backlog.due()), (0, None));
+    }
+}

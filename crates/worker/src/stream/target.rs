@@ -1,0 +1,230 @@
+//! Where the server is, and how to get there.
+
+#[cfg(feature = "tls")]
+use super::tls::Tls;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use soloist_core::time::Human;
+use tonic::transport::Endpoint;
+
+/// A server's address, with what a connection to it needs.
+#[derive(Clone, Debug)]
+pub struct Target {
+    address: String,
+    connect_limit: Duration,
+    keepalive: Keepalive,
+    #[cfg(feature = "tls")]
+    tls: Option<Tls>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Keepalive {
+    interval: Duration,
+    timeout: Duration,
+}
+
+/// Why a connection cannot even be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// It says no host, or speaks no HTTP.
+    #[error(
+        "{address:?} is no address of a gRPC server: {reason}; write it as http://HOST:PORT, or https://HOST:PORT for TLS"
+    )]
+    Address {
+        /// As given.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificates for a connection that shows none.
+    #[error("{address} has TLS settings but no TLS: write it as https://HOST:PORT")]
+    TlsWithoutHttps {
+        /// As given.
+        address: String,
+    },
+    /// This program cannot do it.
+    #[error(
+        "{address} wants TLS, and this program is built without the feature `tls` of soloist-worker"
+    )]
+    NoTls {
+        /// As given.
+        address: String,
+    },
+    /// A file with a certificate or a key cannot be read.
+    #[error("the {what} cannot be read from {}: {reason}", path.display())]
+    File {
+        /// What should be in it.
+        what: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The settings do not fit together.
+    #[error("the TLS settings for {address} are not usable: {reason}")]
+    Tls {
+        /// As given.
+        address: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A keepalive that never comes.
+    #[error("a keepalive every {} with a limit of {} makes no sense; both must be longer than nothing", Human(*interval), Human(*timeout))]
+    Keepalive {
+        /// As given.
+        interval: Duration,
+        /// As given.
+        timeout: Duration,
+    },
+}
+
+impl Target {
+    /// From `http://HOST:PORT`, or `https://HOST:PORT` for TLS with the system's roots.
+    ///
+    /// # Errors
+    /// When it is no such address.
+    pub fn new(address: &str) -> Result<Self, TargetError> {
+        let target = Self {
+            address: address.to_owned(),
+            connect_limit: Duration::from_secs(5),
+            keepalive: Keepalive {
+                interval: Duration::from_secs(10),
+                timeout: Duration::from_secs(5),
+            },
+            #[cfg(feature = "tls")]
+            tls: None,
+        };
+        target.endpoint()?;
+        Ok(target)
+    }
+
+    /// With these certificates. The files are read anew for every connection: they may be renewed.
+    ///
+    /// # Errors
+    /// When a file cannot be read or used, or the address has no TLS.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: Tls) -> Result<Self, TargetError> {
+        self.tls = Some(tls);
+        self.endpoint()?;
+        Ok(self)
+    }
+
+    /// How long a connection may take to be made; 5 s unless said otherwise.
+    #[must_use]
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.connect_limit = limit;
+        self
+    }
+
+    /// A peer is asked for a sign of life this often, and is dead if none comes within `timeout`. Every 10 s and 5 s unless
+    /// said otherwise. Servers may refuse to be asked too often.
+    ///
+    /// # Errors
+    /// When one of them is zero.
+    pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Result<Self, TargetError> {
+        if interval.is_zero() || timeout.is_zero() {
+            return Err(TargetError::Keepalive { interval, timeout });
+        }
+        self.keepalive = Keepalive { interval, timeout };
+        Ok(self)
+    }
+
+    /// As given.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn endpoint(&self) -> Result<Endpoint, TargetError> {
+        let wrong = |reason: &str| TargetError::Address {
+            address: self.address.clone(),
+            reason: reason.to_owned(),
+        };
+        let uri: http::Uri = self
+            .address
+            .parse()
+            .map_err(|error: http::uri::InvalidUri| wrong(&error.to_string()))?;
+        if uri.host().is_none_or(str::is_empty) {
+            return Err(wrong("it names no host"));
+        }
+        let is_secure = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            Some(scheme) => return Err(wrong(&format!("{scheme}:// is not spoken here"))),
+            None => return Err(wrong("it does not begin with http:// or https://")),
+        };
+        let endpoint = Endpoint::from(uri)
+            .connect_timeout(self.connect_limit)
+            .http2_keep_alive_interval(self.keepalive.interval)
+            .keep_alive_timeout(self.keepalive.timeout)
+            .keep_alive_while_idle(true)
+            .tcp_nodelay(true);
+        self.secure(endpoint, is_secure)
+    }
+
+    #[cfg(feature = "tls")]
+    fn secure(&self, endpoint: Endpoint, is_secure: bool) -> Result<Endpoint, TargetError> {
+        let address = self.address.clone();
+        match (is_secure, &self.tls) {
+            (false, None) => Ok(endpoint),
+            (false, Some(_)) => Err(TargetError::TlsWithoutHttps { address }),
+            (true, tls) => {
+                let config = tls.as_ref().unwrap_or(&Tls::default()).read()?;
+                let secured = endpoint.tls_config(config);
+                secured.map_err(|error| TargetError::Tls {
+                    address,
+                    reason: super::failure::causes(&error),
+                })
+            }
+        }
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secure(&self, endpoint: Endpoint, is_secure: bool) -> Result<Endpoint, TargetError> {
+        let address = self.address.clone();
+        match is_secure {
+            false => Ok(endpoint),
+            true => Err(TargetError::NoTls { address }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_is_none_is_named_with_the_reason() {
+        for (address, reason) in [
+            ("", "empty string"),
+            (
+                "127.0.0.1:50051",
+                "it does not begin with http:// or https://",
+            ),
+            ("feed:50051", "it does not begin with http:// or https://"),
+            ("ftp://feed:50051", "ftp:// is not spoken here"),
+            ("http://", "invalid format"),
+            ("http://feed:port", "invalid port value"),
+            ("/feed", "it names no host"),
+        ] {
+            let error = Target::new(address).unwrap_err().to_string();
+            let begin = format!(
+                "{address:?} is no address of a gRPC server: {reason}; write it as http://HOST:PORT"
+            );
+            assert!(error.starts_with(&begin), "{error}");
+        }
+        assert!(Target::new("http://feed:50051").is_ok());
+        assert!(Target::new("http://[::1]:50051").is_ok());
+    }
+
+    #[test]
+    fn a_keepalive_needs_time() {
+        let target = Target::new("http://feed:50051").unwrap();
+        let error = target.keepalive(Duration::ZERO, Duration::from_secs(1));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "a keepalive every 0s with a limit of 1s makes no sense; both must be longer than nothing"
+        );
+    }
+}
