@@ -150,8 +150,11 @@ fn in_words(address: &str, what: &str, status: &Status) -> String {
 /// What no waiting mends.
 #[derive(Debug, PartialEq, Eq)]
 enum Trouble {
+    #[cfg(feature = "tls")]
     Untrusted(String),
+    #[cfg(feature = "tls")]
     NotTls,
+    #[cfg(feature = "tls")]
     UnwelcomeWithTls(String),
     NotHttp2,
 }
@@ -159,10 +162,13 @@ enum Trouble {
 impl Trouble {
     fn text(&self, address: &str) -> String {
         match self {
+            #[cfg(feature = "tls")]
             Self::Untrusted(reason) => format!(
                 "the certificate of {address} is not trusted: {reason}; give the CA that signed it, or the name that it bears"
             ),
+            #[cfg(feature = "tls")]
             Self::NotTls => format!("{address} does not speak TLS; is it meant to be http://?"),
+            #[cfg(feature = "tls")]
             Self::UnwelcomeWithTls(reason) => format!(
                 "{address} refuses our side of TLS: {reason}; does it want a client certificate, or another one?"
             ),

@@ -204,7 +204,7 @@ mod tests {
             ),
             ("feed:50051", "it does not begin with http:// or https://"),
             ("ftp://feed:50051", "ftp:// is not spoken here"),
-            ("http://", "invalid format"),
+            ("http://", "empty string"),
             ("http://feed:port", "invalid port value"),
             ("/feed", "it names no host"),
         ] {
