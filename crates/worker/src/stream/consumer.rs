@@ -191,6 +191,7 @@ impl Consumer {
         let settings = &self.settings;
         let mut backlog = Backlog::new(settings.window, settings.acknowledge_every);
         let mut failures = 0;
+        let mut is_known = false;
         let end = loop {
             self.tell(State::Connecting);
             let opened = tokio::select! {
@@ -200,9 +201,13 @@ impl Consumer {
             };
             let handled = self.progress.handled();
             let closed = match opened {
+                Err(failure) if !is_known => {
+                    Closed::Failed(failure.at_first_sight(self.target.address()))
+                }
                 Err(failure) => Closed::Failed(failure),
                 Ok((link, stream)) => {
                     info!("the stream of {} is open", self.target.address());
+                    is_known = true;
                     self.tell(State::Streaming);
                     let mut session = Session {
                         address: self.target.address(),

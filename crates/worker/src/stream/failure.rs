@@ -114,6 +114,23 @@ impl Failure {
         }
     }
 
+    /// Adds what may be wrong with an address that has never answered.
+    pub(super) fn at_first_sight(mut self, address: &str) -> Self {
+        let is_broken = self
+            .status
+            .as_ref()
+            .is_some_and(|status| status.source().is_some());
+        if is_broken && self.verdict == Verdict::Retry {
+            let other = match address.starts_with("https") {
+                true => "http",
+                false => "https",
+            };
+            let hint = format!("; does it speak gRPC there, and is it not meant to be {other}://?");
+            self.text.push_str(&hint);
+        }
+        self
+    }
+
     /// The server has ended the stream without being asked to.
     pub(super) fn ended(address: &str) -> Self {
         Self {
@@ -185,6 +202,12 @@ fn trouble(error: &(dyn Error + 'static)) -> Option<Trouble> {
 
 #[cfg(feature = "tls")]
 fn tls_trouble(cause: &(dyn Error + 'static)) -> Option<Trouble> {
+    // After the handshake h2 passes on the words of rustls' error, not the error.
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        let text = error.to_string();
+        let alert = text.strip_prefix("received fatal alert: ")?;
+        return Some(Trouble::UnwelcomeWithTls(alert.to_owned()));
+    }
     match cause.downcast_ref::<rustls::Error>()? {
         rustls::Error::InvalidCertificate(reason) => Some(Trouble::Untrusted(reason.to_string())),
         rustls::Error::InvalidMessage(_) => Some(Trouble::NotTls),

@@ -148,6 +148,14 @@ impl Target {
         if uri.host().is_none_or(str::is_empty) {
             return Err(wrong("it names no host"));
         }
+        // http takes anything for a port, and falls back to 80.
+        let has_port = uri.authority().is_some_and(|authority| {
+            let after = authority.as_str().rsplit(']').next().unwrap_or_default();
+            after.contains(':')
+        });
+        if has_port && uri.port_u16().is_none_or(|port| port == 0) {
+            return Err(wrong("its port is no number from 1 to 65535"));
+        }
         let is_secure = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
@@ -205,7 +213,8 @@ mod tests {
             ("feed:50051", "it does not begin with http:// or https://"),
             ("ftp://feed:50051", "ftp:// is not spoken here"),
             ("http://", "empty string"),
-            ("http://feed:port", "invalid port value"),
+            ("http://feed:port", "its port is no number from 1 to 65535"),
+            ("http://feed:70000", "its port is no number from 1 to 65535"),
             ("/feed", "it names no host"),
         ] {
             let error = Target::new(address).unwrap_err().to_string();

@@ -1,0 +1,171 @@
+//! A shutdown in order, and within its time.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use soloist_worker::Shutdown;
+use soloist_worker::stream::{End, State};
+use tonic::Status;
+
+use crate::harness::{DRAIN, Nobody, Stage, note, quick, within};
+use crate::server::Server;
+
+#[tokio::test]
+async fn the_server_is_told_the_rest_is_handled_the_end_confirmed_and_the_connection_closed() {
+    let mut stage = Stage::new().await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let first = stage.work().await;
+    stage.shutdown.begin();
+    stage.state(|state| *state == State::Draining).await;
+    let drain = stage.call("Drain").await;
+    // Under way when the server was told: still handled.
+    sent.send(note(2)).await.unwrap();
+    first.done();
+    let second = stage.work().await;
+    assert_eq!(second.position, 2);
+    drain.confirm();
+    let gone = sent.clone();
+    drop(sent);
+    second.done();
+    drop(gone);
+    stage.acknowledged(2).await;
+    let summary = stage.ended().await.unwrap();
+    assert_eq!(summary.end, End::Confirmed);
+    assert_eq!(
+        (summary.received, summary.handled, summary.acknowledged),
+        (2, 2, 2)
+    );
+}
+
+#[tokio::test]
+async fn a_thousand_in_flight_are_all_handled_and_acknowledged() {
+    const MANY: u64 = 1000;
+    let many = NonZeroUsize::new(1000).unwrap();
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many), DRAIN).await;
+    let sent = stage.opened().await;
+    for position in 1..=MANY {
+        sent.send(note(position)).await.unwrap();
+    }
+    let mut works = Vec::new();
+    for _ in 0..MANY {
+        works.push(stage.work().await);
+    }
+    stage.shutdown.begin();
+    stage.call("Drain").await.confirm();
+    drop(sent);
+    for work in works {
+        work.done();
+    }
+    stage.acknowledged(MANY).await;
+    let summary = stage.ended().await.unwrap();
+    assert_eq!(summary.end, End::Confirmed);
+    assert_eq!((summary.handled, summary.acknowledged), (MANY, MANY));
+}
+
+#[tokio::test]
+async fn when_the_time_runs_out_what_is_not_handled_is_not_acknowledged() {
+    let many = NonZeroUsize::new(1000).unwrap();
+    let drain = Duration::from_millis(300);
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many), drain).await;
+    let sent = stage.opened().await;
+    for position in 1..=1000 {
+        sent.send(note(position)).await.unwrap();
+    }
+    let mut works = Vec::new();
+    for _ in 0..1000 {
+        works.push(stage.work().await);
+    }
+    let rest = works.split_off(400);
+    stage.shutdown.begin();
+    let begun = Instant::now();
+    stage.call("Drain").await.confirm();
+    for work in works {
+        work.done();
+    }
+    stage.acknowledged(400).await;
+    let summary = stage.ended().await.unwrap();
+    assert!(begun.elapsed() >= drain);
+    assert_eq!(summary.end, End::Cut);
+    assert_eq!(
+        (summary.received, summary.handled, summary.acknowledged),
+        (1000, 400, 400)
+    );
+    assert!(rest.iter().all(crate::harness::Work::is_given_up));
+    assert!(
+        stage.server.calls.try_recv().is_err(),
+        "more was acknowledged"
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_be_told_is_read_no_further() {
+    let server = Server::start().await;
+    let consumer = quick(&server.url());
+    let mut stage = Stage::set(server, consumer, Shutdown::new(DRAIN), false);
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let work = stage.work().await;
+    stage.shutdown.begin();
+    stage.state(|state| *state == State::Draining).await;
+    work.done();
+    stage.acknowledged(1).await;
+    let summary = stage.ended().await.unwrap();
+    assert_eq!(summary.end, End::Drained);
+    within("the stream's end at the server", sent.closed()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_fails_while_it_is_told_is_not_waited_for() {
+    let mut stage = Stage::new().await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let work = stage.work().await;
+    stage.shutdown.begin();
+    stage
+        .call("Drain")
+        .await
+        .refuse(Status::unimplemented("no such method"));
+    work.done();
+    stage.acknowledged(1).await;
+    let summary = stage.ended().await.unwrap();
+    assert_eq!(summary.end, End::Drained);
+    drop(sent);
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_during_the_shutdown_is_not_opened_again() {
+    let mut stage = Stage::new().await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let work = stage.work().await;
+    stage.shutdown.begin();
+    let drain = stage.call("Drain").await;
+    sent.send(Err(Status::unavailable("gone"))).await.unwrap();
+    work.done();
+    let summary = stage.ended().await.unwrap();
+    assert_eq!((summary.handled, summary.acknowledged), (1, 0));
+    assert_eq!(summary.end, End::Drained);
+    drain.confirm();
+}
+
+#[tokio::test]
+async fn a_shutdown_without_a_connection_is_over_at_once() {
+    let (server, nobody) = (Server::start().await, Nobody::new());
+    let consumer = quick(&nobody.url());
+    let mut stage = Stage::set(server, consumer, Shutdown::new(DRAIN), true);
+    stage
+        .state(|state| matches!(state, State::Waiting { .. }))
+        .await;
+    stage.shutdown.begin();
+    assert_eq!(stage.ended().await.unwrap().end, End::Idle);
+}
+
+#[tokio::test]
+async fn a_shutdown_while_the_server_does_not_answer_is_over_at_once() {
+    let mut stage = Stage::new().await;
+    let unanswered = stage.call("Open").await;
+    stage.shutdown.begin();
+    assert_eq!(stage.ended().await.unwrap().end, End::Idle);
+    drop(unanswered);
+}

@@ -1,0 +1,10 @@
+//! The consumer against a real gRPC server over loopback that does what the test says.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+mod acknowledging;
+mod draining;
+mod harness;
+mod reconnecting;
+mod server;
+mod troubles;
