@@ -44,6 +44,12 @@ impl Recipe {
         Ok(Self { seed, size })
     }
 
+    /// The same feed with payloads of another size, which is known to be possible.
+    pub(crate) const fn resized(self, size: usize) -> Self {
+        assert!(size >= Self::MIN_SIZE && size <= Self::MAX_SIZE);
+        Self { size, ..self }
+    }
+
     /// Bytes in every payload.
     #[must_use]
     pub const fn size(&self) -> usize {

@@ -157,10 +157,12 @@ impl Store {
     /// # Errors
     /// When it cannot be written. Then it is not acknowledged.
     pub fn ack(&self, position: u64) -> Result<u64, StoreError> {
-        self.acks().raise(position).map_err(|source| StoreError::Io {
-            path: acks::path(&self.path),
-            source,
-        })
+        self.acks()
+            .raise(position)
+            .map_err(|source| StoreError::Io {
+                path: acks::path(&self.path),
+                source,
+            })
     }
 
     fn acks(&self) -> MutexGuard<'_, Acks> {

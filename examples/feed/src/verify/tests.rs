@@ -11,7 +11,10 @@ fn line(position: u64, token: u64) -> String {
 }
 
 fn lines(positions: &[u64]) -> String {
-    positions.iter().map(|&position| line(position, 17)).collect()
+    positions
+        .iter()
+        .map(|&position| line(position, 17))
+        .collect()
 }
 
 fn verify(text: &str) -> Report {
@@ -130,5 +133,9 @@ fn of_very_many_findings_all_are_counted_and_some_are_kept() {
     let text = "x\n".repeat(Report::MAX_FINDINGS + 7);
     let report = verify(&text);
     assert_eq!(report.findings.len(), Report::MAX_FINDINGS);
-    assert!(report.to_string().ends_with("wrong: 1007 findings in 0 lines"));
+    assert!(
+        report
+            .to_string()
+            .ends_with("wrong: 1007 findings in 0 lines")
+    );
 }
