@@ -181,6 +181,13 @@ impl Output {
     }
 }
 
+impl Drop for Output {
+    fn drop(&mut self) {
+        // To close the file is not enough: a process that is just being forked has it open too, until it runs its program.
+        let _ = self.file.unlock();
+    }
+}
+
 fn on(path: &Path, what: &'static str) -> impl Fn(io::Error) -> OutputError {
     move |source| OutputError::Io {
         what,

@@ -7,9 +7,9 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use feed::payload;
 use feed::proto::feed_client::FeedClient;
 use feed::proto::{AckRequest, DrainRequest, DrainResponse, Message, SubscribeRequest};
-use feed::payload;
 use rustix::process::{Pid, Signal, kill_process};
 use soloist_worker::metadata;
 use tonic::transport::{Channel, Endpoint};
