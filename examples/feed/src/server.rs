@@ -144,15 +144,22 @@ impl service::feed_server::Feed for Feed {
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        self.admit(request.metadata()).await?;
+        let token = self.admit(request.metadata()).await?;
+        let State {
+            store,
+            fence,
+            head,
+            subscriptions,
+            ..
+        } = &*self.state;
         let position = request.into_inner().position;
-        let head = self.state.head.now();
+        let head = head.now();
         if position > head {
             return Err(Status::invalid_argument(format!(
                 "the message at {position} cannot be acknowledged: the last produced is {head}"
             )));
         }
-        let acked = self.state.store.ack(position);
+        let acked = subscriptions.act_as(token, fence, || store.ack(position))?;
         // Another time it may work.
         let acknowledged = acked.map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(Response::new(AckResponse { acknowledged }))

@@ -119,7 +119,7 @@ pub fn file(path: &Path, seed: u64, messages: Option<u64>) -> io::Result<Report>
     read(BufReader::with_capacity(BUFFER, file), seed, messages)
 }
 
-/// As [`file`], from any source.
+/// As [`file()`], from any source.
 ///
 /// # Errors
 /// When it cannot be read.

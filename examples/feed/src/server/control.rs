@@ -30,6 +30,12 @@ pub(super) enum Cut {
     Stopped,
 }
 
+impl From<StaleToken> for Cut {
+    fn from(stale: StaleToken) -> Self {
+        Self::Stale(stale)
+    }
+}
+
 impl From<Cut> for Status {
     fn from(cut: Cut) -> Self {
         match cut {

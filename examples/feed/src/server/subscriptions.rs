@@ -41,11 +41,7 @@ impl Subscriptions {
         if open.is_stopped {
             return Err(Cut::Stopped);
         }
-        // Since it was admitted a newer one may have come and cut all older streams; this one would have been missed.
-        let highest = fence.highest();
-        if token < highest {
-            return Err(Cut::Stale(StaleToken { token, highest }));
-        }
+        check(token, fence)?;
         let control = Arc::new(Control::new(after));
         let entry = (token, Arc::clone(&control));
         if let Some((_, former)) = open.streams.insert(name.clone(), entry) {
@@ -56,6 +52,19 @@ impl Subscriptions {
             name,
             control,
         })
+    }
+
+    /// Does what a newer token must not overtake: when the request that bears it goes on, this is done or refused.
+    pub(super) fn act_as<T>(
+        &self,
+        token: Token,
+        fence: &Fence,
+        act: impl FnOnce() -> T,
+    ) -> Result<T, StaleToken> {
+        // A newer request takes this lock after its token was admitted, to cut the older streams.
+        let _open = self.lock();
+        check(token, fence)?;
+        Ok(act())
     }
 
     pub(super) fn find(&self, name: &str) -> Option<Arc<Control>> {
@@ -89,6 +98,15 @@ impl Subscriptions {
     fn lock(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Since a token was admitted a newer one may have come and cut all older streams; one more would be missed.
+fn check(token: Token, fence: &Fence) -> Result<(), StaleToken> {
+    let highest = fence.highest();
+    if token < highest {
+        return Err(StaleToken { token, highest });
+    }
+    Ok(())
 }
 
 impl Drop for Registration {

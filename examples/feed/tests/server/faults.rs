@@ -30,6 +30,16 @@ async fn a_stalled_stream_is_silent_and_open() {
 }
 
 #[tokio::test]
+async fn a_stalled_stream_can_be_drained() {
+    let server = Server::start(&["--stall-after", "10"]);
+    let mut client = server.client(1).await;
+    let messages = client.subscribe(0).await.unwrap();
+    let (last, read) = tokio::join!(client.drain(), messages.read_to_end());
+    assert_eq!(last.unwrap(), read);
+    assert!(read <= 10);
+}
+
+#[tokio::test]
 async fn a_malformed_message_is_no_protobuf() {
     let server = Server::start(&["--malformed-at", "7"]);
     let mut client = server.client(1).await;
