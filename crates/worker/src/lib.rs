@@ -4,6 +4,8 @@ pub mod environment;
 pub mod fence;
 #[cfg(feature = "stream")]
 pub mod metadata;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod shutdown;
 
 pub use environment::{EnvironmentError, Role};
