@@ -27,12 +27,12 @@ where
     let version = request.version();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let mut call = pin!(service.oneshot(request));
-    let called = poll_fn(|cx| {
-        match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
+    let called = poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(cx))) {
             Ok(polled) => polled.map(Some),
             Err(_) => Poll::Ready(None),
-        }
-    });
+        },
+    );
     let (mut response, body) = match called.await {
         Some(response) => {
             let (head, body) = response?.into_parts();

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::stage::*;
 
 const DATA: u8 = 0;
@@ -71,7 +69,6 @@ impl Client {
             .await;
     }
 
-    /// `GET /` or, with a path, `GET` that.
     async fn ask(&mut self, stream: u32, path: &str) {
         let mut block = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
         block.extend(path.as_bytes());
@@ -123,14 +120,12 @@ async fn an_idle_client_is_told_at_once() {
     let mut client = stage.client().await;
     client.greet().await;
     client.wait_for(SETTINGS).await;
-    let begun = Instant::now();
     stage.shutdown.begin();
     assert_eq!(client.wait_for(GO_AWAY).await.last_stream(), ANY_STREAM);
     let ping = client.wait_for(PING).await;
     client.send_frame(PING, ACK, 0, &ping.payload).await;
     assert_eq!(client.wait_for(GO_AWAY).await.last_stream(), 0);
     client.expect_close().await;
-    assert!(begun.elapsed() < PATIENCE);
     assert!(stage.drained().await.is_complete());
 }
 

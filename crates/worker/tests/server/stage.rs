@@ -22,26 +22,26 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// Longer than anything takes on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A time of shutdown, or a linger, that no test reaches.
-pub const LONG: Duration = Duration::from_secs(600);
+pub(crate) const LONG: Duration = Duration::from_secs(600);
 /// More than the kernel's buffers hold.
-pub const BIG: usize = 8 << 20;
+pub(crate) const BIG: usize = 8 << 20;
 
-pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+pub(crate) async fn within<F: Future>(what: &str, future: F) -> F::Output {
     let done = timeout(PATIENCE, future).await;
     done.unwrap_or_else(|_| panic!("still waiting: {what}"))
 }
 
-pub struct Stage {
-    pub address: SocketAddr,
-    pub shutdown: Shutdown,
-    pub hands: Hands,
+pub(crate) struct Stage {
+    pub(crate) address: SocketAddr,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) hands: Hands,
     served: JoinHandle<Drained>,
 }
 
 impl Stage {
-    pub async fn new(budget: Duration, linger: Duration) -> Self {
+    pub(crate) async fn new(budget: Duration, linger: Duration) -> Self {
         let hands = Hands::default();
         let shutdown = Shutdown::new(budget);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -59,33 +59,33 @@ impl Stage {
         }
     }
 
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         Client::new(self.address).await
     }
 
-    pub fn is_serving(&self) -> bool {
+    pub(crate) fn is_serving(&self) -> bool {
         !self.served.is_finished()
     }
 
-    pub fn drop_server(&self) {
+    pub(crate) fn drop_server(&self) {
         self.served.abort();
     }
 
-    pub async fn drained(self) -> Drained {
+    pub(crate) async fn drained(self) -> Drained {
         within("the server ends", self.served).await.unwrap()
     }
 }
 
 /// How a test steers the handlers.
 #[derive(Clone)]
-pub struct Hands {
+pub(crate) struct Hands {
     /// One permit for every handler that was entered.
-    pub entered: Arc<Semaphore>,
+    pub(crate) entered: Arc<Semaphore>,
     /// A permit lets a handler of `/` go on.
-    pub go_on: Arc<Semaphore>,
+    pub(crate) go_on: Arc<Semaphore>,
     /// One permit for every handler of `/never` that was dropped.
-    pub dropped: Arc<Semaphore>,
-    pub chunks: mpsc::Sender<&'static str>,
+    pub(crate) dropped: Arc<Semaphore>,
+    pub(crate) chunks: mpsc::Sender<&'static str>,
     receiver: Arc<Mutex<mpsc::Receiver<&'static str>>>,
 }
 
@@ -143,17 +143,17 @@ impl Hands {
         }))
     }
 
-    pub async fn wait_until_entered(&self) {
+    pub(crate) async fn wait_until_entered(&self) {
         let entered = within("a handler is entered", self.entered.acquire()).await;
         entered.unwrap().forget();
     }
 
-    pub async fn wait_until_dropped(&self) {
+    pub(crate) async fn wait_until_dropped(&self) {
         let dropped = within("a handler is dropped", self.dropped.acquire()).await;
         dropped.unwrap().forget();
     }
 
-    pub async fn send(&self, chunk: &'static str) {
+    pub(crate) async fn send(&self, chunk: &'static str) {
         let sent = within("a chunk is sent", self.chunks.send(chunk)).await;
         sent.unwrap();
     }
@@ -177,40 +177,40 @@ async fn echo(mut request: Request<Body>) -> impl IntoResponse {
 }
 
 /// Speaks HTTP by hand.
-pub struct Client {
-    pub stream: TcpStream,
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
 }
 
 impl Client {
-    pub async fn new(address: SocketAddr) -> Self {
+    pub(crate) async fn new(address: SocketAddr) -> Self {
         let stream = within("connect", TcpStream::connect(address)).await;
         let stream = stream.unwrap();
         Self { stream }
     }
 
-    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let sent = within("send", self.stream.write_all(bytes.as_ref())).await;
         sent.unwrap();
     }
 
-    pub async fn get(&mut self, path: &str) {
+    pub(crate) async fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n"))
             .await;
     }
 
-    pub async fn read(&mut self, length: usize) -> Vec<u8> {
+    pub(crate) async fn read(&mut self, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         let read = within("read", self.stream.read_exact(&mut bytes)).await;
         read.unwrap();
         bytes
     }
 
-    pub async fn text(&mut self, length: usize) -> String {
+    pub(crate) async fn text(&mut self, length: usize) -> String {
         String::from_utf8(self.read(length).await).unwrap()
     }
 
     /// A response's head, in small letters.
-    pub async fn head(&mut self) -> String {
+    pub(crate) async fn head(&mut self) -> String {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             head += &self.text(1).await;
@@ -219,14 +219,14 @@ impl Client {
     }
 
     /// All until the server closes. A reset is an error.
-    pub async fn rest(&mut self) -> Vec<u8> {
+    pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let read = within("the server closes", self.stream.read_to_end(&mut bytes)).await;
         read.unwrap();
         bytes
     }
 
-    pub async fn expect_close(&mut self) {
+    pub(crate) async fn expect_close(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.rest().await), "");
     }
 }

@@ -50,7 +50,8 @@ async fn no_client_that_has_connected_is_reset() {
         for round in 0..ROUNDS {
             let count = Arc::new(Count::default());
             storm(address, &count).await;
-            let [answered, lost] = [&count.answered, &count.lost].map(|n| n.load(Ordering::Relaxed));
+            let [answered, lost] =
+                [&count.answered, &count.lost].map(|n| n.load(Ordering::Relaxed));
             assert_eq!(lost, 0, "of {answered} in round {round} on {address}");
             assert!(answered >= ENOUGH);
         }
@@ -109,7 +110,11 @@ async fn connect_and_ask(address: SocketAddr, count: &Count) -> bool {
             };
             let asked = within("an answer", asked).await;
             let is_answered = asked.is_ok() && answer.ends_with("hello");
-            let counter = if is_answered { &count.answered } else { &count.lost };
+            let counter = if is_answered {
+                &count.answered
+            } else {
+                &count.lost
+            };
             counter.fetch_add(1, Ordering::Relaxed);
             true
         }
