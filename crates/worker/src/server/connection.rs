@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::debug;
 
-use super::House;
+use super::Shared;
 use super::activity::{Activity, InFlight};
 use super::handler::answer;
 use super::wire::Wire;
 
-pub(super) fn spawn<S, B>(stream: TcpStream, service: S, house: &Arc<House>)
+pub(super) fn spawn<S, B>(stream: TcpStream, service: S, shared: &Arc<Shared>)
 where
     S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -37,23 +37,23 @@ where
         debug!(%error, "a connection has gone at once");
     }
     let activity = Arc::new(Activity::new());
-    let wire = Wire::new(stream, activity.clone(), house.connections.token());
-    let tasks = Tasks(house.cut.clone());
+    let wire = Wire::new(stream, activity.clone(), shared.connections.token());
+    let tasks = Tasks(shared.cut.clone());
     let mut builder = Builder::new(tasks.clone());
     builder.http2().enable_connect_protocol();
-    let house = house.clone();
+    let shared = shared.clone();
     tasks.execute(async move {
-        let (calls, guests) = (activity.clone(), house.clone());
+        let (on, all) = (activity.clone(), shared.clone());
         let answer = service_fn(move |request| {
-            let in_flight = InFlight::new(calls.clone(), guests.requests.token());
-            answer(service.clone(), request, in_flight, guests.shutdown.clone())
+            let in_flight = InFlight::new(on.clone(), all.requests.token());
+            answer(service.clone(), request, in_flight, all.shutdown.clone())
         });
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(wire), answer);
         let mut connection = pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = house.shutdown.begun() => {
-                drain(connection, |connection| connection.graceful_shutdown(), &activity, &house).await
+            () = shared.shutdown.begun() => {
+                drain(connection, |connection| connection.graceful_shutdown(), &activity, &shared).await
             }
         };
         if let Err(error) = ended {
@@ -67,11 +67,11 @@ async fn drain<C: Future>(
     mut connection: Pin<&mut C>,
     tell: impl Fn(Pin<&mut C>),
     activity: &Activity,
-    house: &House,
+    shared: &Shared,
 ) -> C::Output {
     let begun = Instant::now();
-    let half = house.shutdown.time_left().unwrap_or_default() / 2;
-    let linger = house.linger.min(half);
+    let half = shared.shutdown.time_left().unwrap_or_default() / 2;
+    let linger = shared.linger.min(half);
     let mut timer = pin!(sleep_until(begun + linger));
     let mut is_told = false;
     poll_fn(|cx| {

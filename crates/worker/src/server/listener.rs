@@ -2,11 +2,12 @@
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
+use std::mem::{replace, take};
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::Shutdown;
 
@@ -19,10 +20,14 @@ const SETTLE: Duration = Duration::from_millis(300);
 
 /// Accepts for ever. To drop it loses no connection.
 pub(super) async fn accept(listener: &TcpListener, take: &mut impl FnMut(TcpStream)) -> Infallible {
+    let mut trouble = Trouble::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => take(stream),
-            Err(error) => recover(&error).await,
+            Ok((stream, _)) => {
+                trouble.end();
+                take(stream);
+            }
+            Err(error) => trouble.pause(&error).await,
         }
     }
 }
@@ -55,6 +60,7 @@ async fn empty(listener: TcpListener, take: &mut impl FnMut(TcpStream)) {
     let Ok(listener) = listener.into_std() else {
         return;
     };
+    let mut trouble = Trouble::default();
     loop {
         let accepted = listener.accept().and_then(|(stream, _)| {
             stream.set_nonblocking(true)?;
@@ -63,25 +69,41 @@ async fn empty(listener: TcpListener, take: &mut impl FnMut(TcpStream)) {
         match accepted {
             Ok(stream) => take(stream),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-            Err(error) => recover(&error).await,
+            Err(error) => trouble.pause(&error).await,
         }
     }
 }
 
-async fn recover(error: &io::Error) {
-    // These are of one connection that has gone before it was accepted (accept(2)).
-    let is_of_connection = matches!(
-        error.kind(),
-        ErrorKind::ConnectionAborted
-            | ErrorKind::ConnectionReset
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::Interrupted
-    );
-    if is_of_connection {
-        debug!(%error, "a connection has gone before it was accepted");
-    } else {
-        warn!(%error, "no connection can be accepted; trying again in {PAUSE:?}");
+/// Connections cannot be accepted. One line says so, however long it lasts.
+#[derive(Debug, Default)]
+struct Trouble {
+    is_known: bool,
+}
+
+impl Trouble {
+    async fn pause(&mut self, error: &io::Error) {
+        // These are of one connection that has gone before it was accepted (accept(2)).
+        let is_of_connection = matches!(
+            error.kind(),
+            ErrorKind::ConnectionAborted
+                | ErrorKind::ConnectionReset
+                | ErrorKind::ConnectionRefused
+                | ErrorKind::Interrupted
+        );
+        if is_of_connection {
+            debug!(%error, "a connection has gone before it was accepted");
+            return;
+        }
+        if !replace(&mut self.is_known, true) {
+            warn!(%error, "no connection can be accepted; trying again every {PAUSE:?}");
+        }
         sleep(PAUSE).await;
+    }
+
+    fn end(&mut self) {
+        if take(&mut self.is_known) {
+            info!("connections are accepted again");
+        }
     }
 }
 

@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! When the shutdown begins, in this order and without waiting for each other:
+//! When the shutdown begins:
 //!
 //! 1. New connections are refused. Those that a client already believes to have are accepted and served.
 //! 2. HTTP/2 connections are told to go away; streams that have begun finish.
@@ -109,30 +109,30 @@ impl Server {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let Self { listener, linger } = self;
-        let house = Arc::new(House {
+        let shared = Arc::new(Shared {
             shutdown: shutdown.clone(),
             linger,
             connections: TaskTracker::new(),
             requests: TaskTracker::new(),
             cut: CancellationToken::new(),
         });
-        let _cut = house.cut.clone().drop_guard();
-        let mut take = |stream: TcpStream| connection::spawn(stream, service.clone(), &house);
+        let _cut = shared.cut.clone().drop_guard();
+        let mut take = |stream: TcpStream| connection::spawn(stream, service.clone(), &shared);
         tokio::select! {
             biased;
             () = shutdown.begun() => {}
             never = listener::accept(&listener, &mut take) => match never {},
         }
         let begun = Instant::now();
-        let in_flight = house.begin();
+        let in_flight = shared.begin();
         listener::close(listener, shutdown, &mut take).await;
-        house.drain(begun, in_flight).await
+        shared.drain(begun, in_flight).await
     }
 }
 
 /// What all connections share.
 #[derive(Debug)]
-struct House {
+struct Shared {
     shutdown: Shutdown,
     linger: Duration,
     connections: TaskTracker,
@@ -140,7 +140,7 @@ struct House {
     cut: CancellationToken,
 }
 
-impl House {
+impl Shared {
     fn begin(&self) -> usize {
         let in_flight = self.requests.len();
         info!(
@@ -168,13 +168,13 @@ impl House {
         };
         let took = drained.took;
         if drained.is_complete() {
-            info!(?took, "the server is done: every request was answered");
+            info!(?took, "the server is done; nothing had to be cut");
         } else {
             warn!(
                 requests = drained.cut,
                 connections = drained.cut_connections,
                 ?took,
-                "the server's time is over: requests were cut before they were answered, and connections before they ended"
+                "the server's time is over; requests without a full answer and connections that had not ended are cut"
             );
         }
         drained
