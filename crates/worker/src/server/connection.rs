@@ -11,7 +11,7 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::conn::auto::{Builder, UpgradeableConnection};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -53,7 +53,7 @@ where
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
             () = shared.shutdown.begun() => {
-                drain(connection, |connection| connection.graceful_shutdown(), &activity, &shared).await
+                drain(connection, UpgradeableConnection::graceful_shutdown, &activity, &shared).await
             }
         };
         if let Err(error) = ended {
