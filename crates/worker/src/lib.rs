@@ -5,6 +5,8 @@ pub mod fence;
 #[cfg(feature = "stream")]
 pub mod metadata;
 mod notify;
+#[cfg(feature = "server")]
+pub mod server;
 pub mod shutdown;
 #[cfg(feature = "stream")]
 pub mod stream;

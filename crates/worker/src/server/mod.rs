@@ -1,0 +1,182 @@
+//! HTTP/1, HTTP/2 and gRPC servers that finish what they have accepted.
+//!
+//! Takes what axum makes (`axum::Router`) and what tonic makes (`tonic::service::Routes`), or any tower service of
+//! requests:
+//!
+//! ```no_run
+//! # async fn child(app: axum::Router, shutdown: soloist_worker::Shutdown) -> std::io::Result<()> {
+//! use soloist_worker::server::Server;
+//!
+//! let listener = tokio::net::TcpListener::bind("0.0.0.0:8080").await?;
+//! let drained = Server::new(listener).serve(app, &shutdown).await;
+//! if drained.is_complete() {
+//!     // Every request has been answered.
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! When the shutdown begins:
+//!
+//! 1. New connections are refused. Those that a client already believes to have are accepted and served.
+//! 2. HTTP/2 connections are told to go away; streams that have begun finish.
+//! 3. HTTP/1 responses say `connection: close`. A connection without a request stays for the
+//!    [linger](Server::linger): a request may be on its way.
+//! 4. Requests in flight finish. What is left at the deadline is cut, counted and logged.
+//!
+//! A WebSocket, or what else a connection has been upgraded to, is waited for like a request. Its handler should watch
+//! the [`Shutdown`] and say goodbye; at the deadline it is counted as cut, but lives on until the process ends.
+
+mod activity;
+mod connection;
+mod handler;
+mod listener;
+mod wire;
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::{Body, Incoming};
+use hyper::{Request, Response};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+use tracing::{info, warn};
+
+use crate::Shutdown;
+
+const LINGER: Duration = Duration::from_secs(1);
+
+/// One listener and how to leave it.
+#[derive(Debug)]
+pub struct Server {
+    listener: TcpListener,
+    linger: Duration,
+}
+
+/// How a server ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use]
+pub struct Drained {
+    /// Requests that were in flight when the shutdown began.
+    pub in_flight: usize,
+    /// Requests that were cut at the deadline: begun, and not answered in full.
+    pub cut: usize,
+    /// Connections that were cut at the deadline, with or without a request.
+    pub cut_connections: usize,
+    /// From when the shutdown began.
+    pub took: Duration,
+}
+
+impl Drained {
+    /// Whether nothing had to be cut.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.cut == 0 && self.cut_connections == 0
+    }
+}
+
+impl Server {
+    /// The listener must not be shared with another process: nobody can connect to it any more when we leave it.
+    #[must_use]
+    pub const fn new(listener: TcpListener) -> Self {
+        let linger = LINGER;
+        Self { listener, linger }
+    }
+
+    /// How long an HTTP/1 connection without a request stays open when the shutdown has begun (1 s), counted from
+    /// its last response. At most half of the time that the shutdown has: what comes must also be answered.
+    #[must_use]
+    pub const fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
+        self
+    }
+
+    /// Serves until the shutdown has begun, and then until all is answered or the shutdown's time is over.
+    ///
+    /// Whoever drops this future cuts all connections.
+    pub async fn serve<S, B>(self, service: S, shutdown: &Shutdown) -> Drained
+    where
+        S: Service<Request<Incoming>, Response = Response<B>> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<Box<dyn Error + Send + Sync>> + Send,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let Self { listener, linger } = self;
+        let shared = Arc::new(Shared {
+            shutdown: shutdown.clone(),
+            linger,
+            connections: TaskTracker::new(),
+            requests: TaskTracker::new(),
+            cut: CancellationToken::new(),
+        });
+        let _cut = shared.cut.clone().drop_guard();
+        let mut take = |stream: TcpStream| connection::spawn(stream, service.clone(), &shared);
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => {}
+            never = listener::accept(&listener, &mut take) => match never {},
+        }
+        let begun = Instant::now();
+        let in_flight = shared.begin();
+        listener::close(listener, shutdown, &mut take).await;
+        shared.drain(begun, in_flight).await
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    shutdown: Shutdown,
+    linger: Duration,
+    connections: TaskTracker,
+    requests: TaskTracker,
+    cut: CancellationToken,
+}
+
+impl Shared {
+    fn begin(&self) -> usize {
+        let in_flight = self.requests.len();
+        info!(
+            requests = in_flight,
+            connections = self.connections.len(),
+            time = ?self.shutdown.time_left().unwrap_or_default(),
+            "the server takes no new connections; requests in flight finish"
+        );
+        in_flight
+    }
+
+    /// The listener is closed.
+    async fn drain(&self, begun: Instant, in_flight: usize) -> Drained {
+        self.connections.close();
+        tokio::select! {
+            biased;
+            () = self.connections.wait() => {}
+            () = self.shutdown.over() => {}
+        }
+        let drained = Drained {
+            in_flight,
+            cut: self.requests.len(),
+            cut_connections: self.connections.len(),
+            took: begun.elapsed(),
+        };
+        let took = drained.took;
+        if drained.is_complete() {
+            info!(?took, "the server is done; nothing had to be cut");
+        } else {
+            warn!(
+                requests = drained.cut,
+                connections = drained.cut_connections,
+                ?took,
+                "the server's time is over; requests without a full answer and connections that had not ended are cut"
+            );
+        }
+        drained
+    }
+}
