@@ -1,7 +1,7 @@
 //! A feed of numbered messages over gRPC, and what shows that a consumer wrote each of them once.
 //!
-//! The service stands in `proto/feed.proto`. [`server`] is the service, which remembers in a [`store`]; [`output`] is
-//! where a consumer writes, and [`verify`] reads that again and says whether every message stands there once, in order
+//! The service stands in `proto/feed.proto`. [`server`] is the service, which remembers in a [`store`]; [`writer`]
+//! is what the worker does with the messages, [`output`] where it writes them, and [`verify`] reads that again and says whether every message stands there once, in order
 //! and with the right [`payload`].
 
 pub mod duration;
@@ -10,6 +10,7 @@ pub mod payload;
 pub mod server;
 pub mod store;
 pub mod verify;
+pub mod writer;
 
 /// The messages and the client, generated from `proto/feed.proto`.
 #[allow(

@@ -172,6 +172,18 @@ impl Output {
         Ok(())
     }
 
+    /// To sync from another thread, while this one goes on appending.
+    ///
+    /// # Errors
+    /// When the file cannot be opened once more.
+    pub fn syncer(&self) -> Result<Syncer, OutputError> {
+        let file = self.file.try_clone();
+        Ok(Syncer {
+            file: file.map_err(on(&self.path, "open"))?,
+            path: self.path.clone(),
+        })
+    }
+
     /// Waits until all that was appended survives a loss of power.
     ///
     /// # Errors
@@ -185,6 +197,23 @@ impl Drop for Output {
     fn drop(&mut self) {
         // To close the file is not enough: a process that is just being forked has it open too, until it runs its program.
         let _ = self.file.unlock();
+    }
+}
+
+/// Syncs an output.
+#[derive(Debug)]
+pub struct Syncer {
+    file: File,
+    path: PathBuf,
+}
+
+impl Syncer {
+    /// As [`Output::sync`].
+    ///
+    /// # Errors
+    /// When the system cannot promise it.
+    pub fn sync(&self) -> Result<(), OutputError> {
+        self.file.sync_data().map_err(on(&self.path, "sync"))
     }
 }
 

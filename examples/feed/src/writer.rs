@@ -1,0 +1,106 @@
+//! The worker's part: reads the feed and writes the output.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use soloist_worker::Role;
+use soloist_worker::stream::{Drain, Link, Subscriber};
+use tonic::{Status, Streaming};
+
+use crate::output::{Output, OutputError};
+use crate::proto::feed_client::FeedClient;
+use crate::proto::{AckRequest, DrainRequest, Message, SubscribeRequest};
+
+/// Writes every message once. Effect and position are one line of the output, and the feed is opened after the last line:
+/// what the server believes to be acknowledged decides nothing.
+#[derive(Debug)]
+pub struct Writer {
+    output: Arc<Mutex<Output>>,
+    subscription: String,
+    work: Duration,
+}
+
+impl Writer {
+    /// Opens the output in the name of a term.
+    ///
+    /// # Errors
+    /// When another process holds it, a later term has written to it, or it cannot be read or written.
+    pub fn open(path: &Path, role: &Role) -> Result<Self, OutputError> {
+        let output = Output::open(path, role.token, role.term)?;
+        Ok(Self {
+            output: Arc::new(Mutex::new(output)),
+            subscription: format!("{} {}", role.identity, role.token),
+            work: Duration::ZERO,
+        })
+    }
+
+    /// Every message takes this long, as if there were something to do.
+    #[must_use]
+    pub fn work(mut self, length: Duration) -> Self {
+        self.work = length;
+        self
+    }
+
+    /// The last position in the output.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        lock(&self.output).last()
+    }
+
+    fn subscription(&self) -> String {
+        self.subscription.clone()
+    }
+}
+
+fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
+    // An append that panicked is as one that failed.
+    output.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Subscriber for Writer {
+    type Message = Message;
+    type Receipt = u64;
+    type Error = OutputError;
+
+    async fn open(&self, link: Link) -> Result<Streaming<Message>, Status> {
+        let request = SubscribeRequest {
+            subscription: self.subscription(),
+            after: self.last(),
+        };
+        let opened = FeedClient::new(link).subscribe(request).await?;
+        Ok(opened.into_inner())
+    }
+
+    async fn handle(&self, message: Message) -> Result<u64, OutputError> {
+        if !self.work.is_zero() {
+            tokio::time::sleep(self.work).await;
+        }
+        lock(&self.output).append(message.position, &message.payload)?;
+        Ok(message.position)
+    }
+
+    async fn acknowledge(&self, link: Link, receipts: &[u64]) -> Result<(), Status> {
+        let Some(&position) = receipts.last() else {
+            return Ok(());
+        };
+        // What the server forgets must survive a loss of power here. The disk may take its time.
+        let syncer = lock(&self.output).syncer();
+        let synced = tokio::task::spawn_blocking(move || syncer?.sync()).await;
+        match synced {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(Status::data_loss(error.to_string())),
+            Err(error) => return Err(Status::aborted(error.to_string())),
+        }
+        let request = AckRequest { position };
+        FeedClient::new(link).ack(request).await.map(drop)
+    }
+
+    async fn drain(&self, link: Link) -> Result<Drain, Status> {
+        let subscription = self.subscription();
+        FeedClient::new(link)
+            .drain(DrainRequest { subscription })
+            .await?;
+        Ok(Drain::UntilEnd)
+    }
+}

@@ -1,0 +1,7 @@
+//! soloist itself.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    soloist::main()
+}
