@@ -30,14 +30,14 @@ pub struct Output {
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// It cannot be opened, read or written.
-    #[error("cannot {what} the output {}: {source}", path.display())]
+    #[error("cannot {what} the output {}: {cause}", path.display())]
     Io {
         /// What was tried.
         what: &'static str,
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Another process has it open.
     #[error(
@@ -63,14 +63,14 @@ pub enum OutputError {
     },
     /// Its last line is whole, and none of ours.
     #[error(
-        "the last line of {} cannot be read: {source}; is this the right file? Move it away to begin a new one",
+        "the last line of {} cannot be read: {cause}; is this the right file? Move it away to begin a new one",
         path.display()
     )]
     Line {
         /// The file.
         path: PathBuf,
         /// What is wrong with the line.
-        source: LineError,
+        cause: LineError,
     },
     /// The message is not the next one.
     #[error("the message at {position} does not follow the one at {last}, the last in the output")]
@@ -96,7 +96,7 @@ impl Output {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OutputError::Held { path }),
-            Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
+            Err(TryLockError::Error(cause)) => return Err(failed("lock")(cause)),
         }
         let tail = tail::read(&file).map_err(failed("read"))?;
         if tail.is_torn {
@@ -110,7 +110,7 @@ impl Output {
                     return Err(OutputError::Stale { path, token, found });
                 }
                 Ok(line) => last = line.position,
-                Err(source) => return Err(OutputError::Line { path, source }),
+                Err(cause) => return Err(OutputError::Line { path, cause }),
             }
         }
         Ok(Self {
@@ -162,10 +162,10 @@ impl Output {
             line::write(&mut self.buffer, position, self.token, self.term, payload);
             last = position;
         }
-        if let Err(source) = self.file.write_all(&self.buffer) {
+        if let Err(cause) = self.file.write_all(&self.buffer) {
             // A full disk may have taken a part of it. If this fails as well, the next `open` does it.
             let _ = self.file.set_len(self.length);
-            return Err(on(&self.path, "write to")(source));
+            return Err(on(&self.path, "write to")(cause));
         }
         self.length += self.buffer.len() as u64;
         self.last = last;
@@ -218,10 +218,10 @@ impl Syncer {
 }
 
 fn on(path: &Path, what: &'static str) -> impl Fn(io::Error) -> OutputError {
-    move |source| OutputError::Io {
+    move |cause| OutputError::Io {
         what,
         path: path.to_owned(),
-        source,
+        cause,
     }
 }
 

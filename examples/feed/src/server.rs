@@ -14,7 +14,7 @@ use subscriptions::Subscriptions;
 
 pub use messages::Messages;
 pub use outgoing::Outgoing;
-pub use serve::{ServeError, Tls, serve};
+pub use serve::{ServeError, Tls, serve, transport};
 pub use settings::{Faults, Settings};
 
 mod control;

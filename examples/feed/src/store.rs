@@ -73,14 +73,14 @@ pub enum StoreError {
     },
     /// The system refuses to read or write it.
     #[error(
-        "cannot use the store {}: {source}; its directory must exist, be writable for this user and have room",
+        "cannot use the store {}: {cause}; its directory must exist, be writable for this user and have room",
         path.display()
     )]
     Io {
         /// The database, or the file of acknowledgements.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        cause: io::Error,
     },
 }
 
@@ -99,9 +99,9 @@ impl Store {
         let database = Database::create(&path).map_err(|error| failed(error.into()))?;
         let values = read(&database).map_err(failed)?;
         let acks_path = acks::path(&path);
-        let acks = Acks::open(&acks_path, values.acked).map_err(|source| StoreError::Io {
+        let acks = Acks::open(&acks_path, values.acked).map_err(|cause| StoreError::Io {
             path: acks_path,
-            source,
+            cause,
         })?;
         Ok(Self {
             database,
@@ -157,12 +157,10 @@ impl Store {
     /// # Errors
     /// When it cannot be written. Then it is not acknowledged.
     pub fn ack(&self, position: u64) -> Result<u64, StoreError> {
-        self.acks()
-            .raise(position)
-            .map_err(|source| StoreError::Io {
-                path: acks::path(&self.path),
-                source,
-            })
+        self.acks().raise(position).map_err(|cause| StoreError::Io {
+            path: acks::path(&self.path),
+            cause,
+        })
     }
 
     fn acks(&self) -> MutexGuard<'_, Acks> {
@@ -196,7 +194,9 @@ fn create(path: &Path) -> Result<(), redb::Error> {
         Some(directory) if directory != Path::new("") => directory,
         _ => Path::new("."),
     };
-    let file = tempfile::NamedTempFile::new_in(directory)?;
+    // Without the temporary name, which says nothing to anyone.
+    let file = tempfile::NamedTempFile::new_in(directory);
+    let file = file.map_err(|error| io::Error::from(error.kind()))?;
     drop(Database::builder().create_file(file.reopen()?)?);
     match file.persist_noclobber(path) {
         Err(error) if error.error.kind() != io::ErrorKind::AlreadyExists => {
@@ -249,7 +249,7 @@ fn failure(path: &Path, error: redb::Error) -> StoreError {
             let reason = source.to_string();
             StoreError::Broken { path, reason }
         }
-        redb::Error::Io(source) => StoreError::Io { path, source },
+        redb::Error::Io(cause) => StoreError::Io { path, cause },
         error => StoreError::Broken {
             path,
             reason: error.to_string(),

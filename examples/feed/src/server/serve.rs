@@ -36,20 +36,28 @@ pub enum ServeError {
     Reflection(#[from] tonic_reflection::server::Error),
 }
 
+/// What [`serve`] needs, checked before anyone is told that the server listens.
+///
+/// # Errors
+/// When the certificates cannot be used.
+pub fn transport(tls: Option<Tls>) -> Result<Server, ServeError> {
+    let server = Server::builder();
+    match tls {
+        Some(tls) => Ok(server.tls_config(tls.into())?),
+        None => Ok(server),
+    }
+}
+
 /// Serves until `stop`, then ends all streams and returns.
 ///
 /// # Errors
-/// When the certificates cannot be used, or the listener fails.
+/// When the listener fails.
 pub async fn serve(
     feed: Feed,
     listener: TcpListener,
-    tls: Option<Tls>,
+    mut transport: Server,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let mut server = Server::builder();
-    if let Some(tls) = tls {
-        server = server.tls_config(tls.into())?;
-    }
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(proto::DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -59,7 +67,7 @@ pub async fn serve(
 
     let (stopped, wait) = tokio::sync::oneshot::channel::<()>();
     let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    let serving = server
+    let serving = transport
         .add_service(FeedServer::new(feed.clone()))
         .add_service(health_service)
         .add_service(reflection)

@@ -55,10 +55,18 @@ async fn the_port_file_names_the_port() {
 fn bad_usage_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let store = directory.path().join("store");
+    let no_pem = directory.path().join("no-pem");
+    fs::write(&no_pem, "no certificate").unwrap();
+    let no_pem = no_pem.to_str().unwrap();
     for (flags, code, expected) in [
         (&["--payload-size", "7"][..], 1, "--payload-size"),
         (&["--drain-delay", "15"], 2, "write it as 15s"),
         (&["--refuse", "OK"], 2, "UNAVAILABLE"),
+        (
+            &["--tls-cert", no_pem, "--tls-key", no_pem],
+            1,
+            "private key",
+        ),
         (
             &["--tls-cert", "nowhere", "--tls-key", "nowhere"],
             1,
@@ -69,5 +77,6 @@ fn bad_usage_is_named() {
         let said = String::from_utf8(ended.stderr).unwrap();
         assert_eq!(ended.status.code(), Some(code), "{said}");
         assert!(said.contains(expected), "{said}");
+        assert!(ended.stdout.is_empty(), "it does not say that it listens");
     }
 }

@@ -32,7 +32,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let settings = arguments.settings()?;
-    let tls = arguments.tls()?;
+    let transport = server::transport(arguments.tls()?)?;
     // Before anyone is told that we listen: from then on a signal ends us properly.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
@@ -52,7 +52,7 @@ async fn run(arguments: &Arguments) -> anyhow::Result<()> {
             _ = interrupt.recv() => {}
         }
     };
-    Ok(server::serve(feed, listener, tls, stop).await?)
+    Ok(server::serve(feed, listener, transport, stop).await?)
 }
 
 /// Who sees the file sees all of it.
