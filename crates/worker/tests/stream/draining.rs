@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use soloist_worker::Shutdown;
 use soloist_worker::stream::{End, State};
+use soloist_worker::{Backoff, Shutdown};
 use tonic::Status;
 
 use crate::harness::{DRAIN, Nobody, Stage, note, quick, within};
@@ -99,6 +99,32 @@ async fn when_the_time_runs_out_what_is_not_handled_is_not_acknowledged() {
 }
 
 #[tokio::test]
+async fn what_was_handled_when_the_time_runs_out_is_still_acknowledged() {
+    let drain = Duration::from_millis(300);
+    let rarely = Duration::from_secs(3600);
+    let mut stage = Stage::with(|consumer| consumer.acknowledge_every(rarely), drain).await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    stage.work().await.done();
+    stage.acknowledged(1).await;
+    for position in 2..=3 {
+        sent.send(note(position)).await.unwrap();
+    }
+    stage.work().await.done();
+    let never = stage.work().await;
+    stage.shutdown.begin();
+    stage.call("Drain").await.confirm();
+    stage.acknowledged(2).await;
+    let summary = stage.ended().await.unwrap();
+    assert_eq!(summary.end, End::Cut);
+    assert_eq!(
+        (summary.received, summary.handled, summary.acknowledged),
+        (3, 2, 2)
+    );
+    drop(never);
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_told_is_read_no_further() {
     let server = Server::start().await;
     let consumer = quick(&server.url());
@@ -152,7 +178,8 @@ async fn a_stream_that_breaks_during_the_shutdown_is_not_opened_again() {
 #[tokio::test]
 async fn a_shutdown_without_a_connection_is_over_at_once() {
     let (server, nobody) = (Server::start().await, Nobody::new());
-    let consumer = quick(&nobody.url());
+    let long = Duration::from_secs(600);
+    let consumer = quick(&nobody.url()).backoff(Backoff::try_new(long, long).unwrap());
     let mut stage = Stage::set(server, consumer, Shutdown::new(DRAIN), true);
     stage
         .state(|state| matches!(state, State::Waiting { .. }))
