@@ -82,7 +82,8 @@ impl Shutdown {
     /// Whether the shutdown has begun, here or above.
     #[must_use]
     pub fn is_begun(&self) -> bool {
-        self.level.begun.token.is_cancelled()
+        // Asked for every message: without the token's lock.
+        self.begun_at().is_some()
     }
 
     /// Waits until the shutdown begins.
