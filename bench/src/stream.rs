@@ -15,10 +15,11 @@ use server::Server;
 
 /// Positions from here on take the same number of bytes, so that later runs are not slower than earlier ones.
 const BEGIN: u64 = 1 << 21;
-const COLUMNS: [(Way, &str); 3] = [
+const COLUMNS: [(Way, &str); 4] = [
     (Way::Bare, "bare"),
     (Way::One, "consumer"),
     (Way::Many, "concurrency 16"),
+    (Way::Wide, "window 100,000"),
 ];
 
 /// What this program does when the benchmark starts it again.
@@ -93,7 +94,8 @@ pub(crate) async fn measure(rounds: u32, messages: u64) -> anyhow::Result<Value>
         "messages": messages,
         "bare": column(0),
         "consumer": column(1),
-        "consumer_16": column(2),
+        "consumer_concurrency_16": column(2),
+        "consumer_window_100000": column(3),
         "memory": {
             "rss_kib_at_10_50_100_percent": steady,
             "slow_rss_kib": {"first": first, "last": last, "max": most},

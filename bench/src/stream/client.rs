@@ -22,6 +22,7 @@ use super::counter::{Counter, resident};
 const TOKEN: u32 = 1;
 const NAME: &str = "bench";
 const MANY: NonZeroUsize = NonZeroUsize::new(16).expect("not 0");
+const WIDE: NonZeroUsize = NonZeroUsize::new(100_000).expect("not 0");
 /// What the slow handler takes.
 const WORK: Duration = Duration::from_millis(1);
 /// How long it is watched, and how often.
@@ -46,6 +47,8 @@ pub(crate) enum Way {
     One,
     /// The consumer, several messages at a time
     Many,
+    /// The consumer with a window of ten times the default
+    Wide,
     /// The consumer, with a look at its memory
     Watched,
     /// The consumer with a slow handler
@@ -91,8 +94,9 @@ pub(super) fn words(way: Way, address: &str, after: u64, messages: u64) -> [OsSt
 pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
     let report = match plan.way {
         Way::Bare => bare(&plan).await?,
-        Way::One | Way::Watched => consume(&plan, NonZeroUsize::MIN).await?,
-        Way::Many => consume(&plan, MANY).await?,
+        Way::One | Way::Watched => consume(&plan, consumer(&plan)?).await?,
+        Way::Many => consume(&plan, consumer(&plan)?.concurrency(MANY)).await?,
+        Way::Wide => consume(&plan, consumer(&plan)?.window(WIDE)).await?,
         Way::Slow => consume_slowly(&plan).await?,
     };
     println!("{}", serde_json::to_string(&report)?);
@@ -114,10 +118,9 @@ async fn bare(plan: &Plan) -> anyhow::Result<Report> {
     Ok(counter.report(Vec::new()))
 }
 
-async fn consume(plan: &Plan, concurrency: NonZeroUsize) -> anyhow::Result<Report> {
+async fn consume(plan: &Plan, consumer: Consumer) -> anyhow::Result<Report> {
     let shutdown = Shutdown::new(DRAIN);
     let reader = Reader::new(plan, Some(&shutdown));
-    let consumer = consumer(plan)?.concurrency(concurrency);
     let summary = consumer.run(&shutdown, &reader).await?;
     ensure!(
         summary.acknowledged == summary.handled && summary.handled >= plan.messages,
@@ -219,7 +222,8 @@ impl Subscriber for Reader<'_> {
 
     async fn handle(&self, message: Message) -> Result<u64, Infallible> {
         if self.plan.way == Way::Slow {
-            sleep(WORK).await;
+            // Boxed: the others would carry it along.
+            Box::pin(sleep(WORK)).await;
         }
         let count = self.counter.count(&message);
         if self.plan.way == Way::Watched && self.looks.contains(&count) {

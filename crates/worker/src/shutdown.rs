@@ -82,8 +82,9 @@ impl Shutdown {
     /// Whether the shutdown has begun, here or above.
     #[must_use]
     pub fn is_begun(&self) -> bool {
-        // Asked for every message: without the token's lock.
-        self.begun_at().is_some()
+        // Asked for every message of a stream: not the token, which has a lock.
+        let level = &self.level;
+        level.begun.at.get().is_some() || level.above.as_ref().is_some_and(Self::is_begun)
     }
 
     /// Waits until the shutdown begins.

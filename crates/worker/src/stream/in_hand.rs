@@ -30,11 +30,16 @@ impl<F: Future> InHand<F> {
         self.waiting.is_empty()
     }
 
-    /// Begins with one more. Ready if it is done at once and nothing is before it.
+    /// Begins with one more, which is made where it stays. Ready if it is done at once and nothing is before it.
     ///
     /// Otherwise it goes on with [`poll_next`](Self::poll_next), which has to be called again to be woken.
-    pub(super) fn begin(&mut self, work: F, context: &mut Context<'_>) -> Poll<F::Output> {
-        self.free.0.set(Some(work));
+    #[inline]
+    pub(super) fn begin(
+        &mut self,
+        make: impl FnOnce() -> F,
+        context: &mut Context<'_>,
+    ) -> Poll<F::Output> {
+        self.free.0.set(Some(make()));
         if self.waiting.is_empty()
             && let Poll::Ready(done) = Pin::new(&mut self.free).poll(context)
         {
@@ -71,6 +76,7 @@ impl<F> Place<F> {
 impl<F: Future> Future for Place<F> {
     type Output = F::Output;
 
+    #[inline]
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         match self.0.as_mut().as_pin_mut() {
             Some(future) => future.poll(context),
@@ -90,7 +96,7 @@ mod tests {
 
     async fn begin(in_hand: &mut InHand<Work>, work: Work) -> Poll<u32> {
         let mut work = Some(work);
-        poll_fn(|context| Poll::Ready(work.take().map(|work| in_hand.begin(work, context))))
+        poll_fn(|context| Poll::Ready(work.take().map(|work| in_hand.begin(|| work, context))))
             .await
             .unwrap()
     }

@@ -208,7 +208,7 @@ impl<'a, S: Subscriber> Session<'a, S> {
             };
             step = Poll::Ready(Step::Forward);
             self.progress.one_received();
-            if let Poll::Ready(handled) = in_hand.begin(handle(message), context)
+            if let Poll::Ready(handled) = in_hand.begin(|| handle(message), context)
                 && let Err(error) = self.note(handled)
             {
                 return Poll::Ready(Step::Handler(error));
