@@ -23,7 +23,7 @@ use crate::shutdown::Shutdown;
 const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Messages that are there and done at once are taken in one go: so many at most, and for about as long.
-const GO: usize = 128;
+const GO: usize = 512;
 const GO_TIME: Duration = Duration::from_millis(1);
 /// The clock is looked at once for as many of them.
 const LOOK: usize = 16;
