@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use feed::payload::Recipe;
 use feed::server::{Faults, Feed, Settings};
@@ -41,7 +41,7 @@ pub(super) struct Server {
     address: String,
     last: u64,
     // Dropped before the folder that it writes to.
-    _process: Process,
+    process: Process,
     _folder: tempfile::TempDir,
 }
 
@@ -52,7 +52,7 @@ impl Server {
         Ok(Self {
             address: process.line().await.context("the feed")?,
             last: after,
-            _process: process,
+            process,
             _folder: folder,
         })
     }
@@ -60,7 +60,11 @@ impl Server {
     /// Has a new client read on from where the last one ended: what is acknowledged does not come again.
     pub(super) async fn read(&mut self, way: Way, messages: u64) -> anyhow::Result<Report> {
         let mut client = Process::start(client::words(way, &self.address, self.last, messages))?;
-        let line = client.line().await.context("a client")?;
+        // A consumer would try again for ever.
+        let line = tokio::select! {
+            line = client.line() => line.context("a client")?,
+            _ = self.process.line() => bail!("the feed has ended"),
+        };
         let report: Report = serde_json::from_str(&line).context("a client's report")?;
         self.last = report.last;
         Ok(report)
