@@ -224,7 +224,7 @@ impl Drop for Soloist {
 /// A command whose process is killed when this one ends, however it ends.
 ///
 /// The shell closes the gap in which this process dies before the parent-death signal is set.
-fn guarded(program: &Path) -> Command {
+pub(crate) fn guarded(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "--", "sh", "-c"])

@@ -1,4 +1,4 @@
-//! soloist beside client-go on one real API server, in the same run.
+//! soloist beside client-go on one real API server, and its consumer beside a bare loop, each in the same run.
 //!
 //! Figures are printed, never judged: what they mean depends on the machine. Compare the two columns.
 
@@ -10,6 +10,7 @@ mod memory;
 mod programs;
 mod requests;
 mod size;
+mod stream;
 
 use std::path::PathBuf;
 
@@ -22,8 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::group::Stage;
 use crate::programs::Programs;
 
-/// Measures soloist and client-go's leader election on one real API server. Prints tables and, last, one line of
-/// JSON.
+/// Measures soloist and client-go's leader election on one real API server, and the consumer of streams. Prints tables
+/// and, last, one line of JSON.
 #[derive(Debug, Parser)]
 #[command(name = "bench", max_term_width = 100)]
 struct Cli {
@@ -36,6 +37,12 @@ struct Cli {
     /// Handovers of client-go, which take longer
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     peer_handovers: u32,
+    /// Readings of a stream of each kind
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Messages of each reading
+    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(10..=10_000_000))]
+    messages: u64,
     /// Another soloist than the one that this workspace builds
     #[arg(long, value_name = "PATH")]
     soloist: Option<PathBuf>,
@@ -52,6 +59,8 @@ enum What {
     Size,
     /// What a healthy group of three asks the API server in a minute
     Requests,
+    /// The consumer's messages a second and memory. Needs no API server
+    Stream,
     /// All of these
     All,
 }
@@ -62,13 +71,22 @@ impl What {
     }
 }
 
+fn main() -> anyhow::Result<()> {
+    match stream::Part::asked_for() {
+        Some(part) => part.run(),
+        None => run(&Cli::parse()),
+    }
+}
+
 // One thread: the parent-death signal of what we start is tied to the thread that started it.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> anyhow::Result<()> {
-    let cli = Cli::parse();
+async fn run(cli: &Cli) -> anyhow::Result<()> {
+    if cfg!(debug_assertions) {
+        anyhow::bail!("unoptimised programs tell nothing: `cargo run --release -p bench`");
+    }
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
-        measured = measure(&cli) => {
+        measured = measure(cli) => {
             println!("{}", Value::Object(measured?));
             Ok(())
         }
@@ -78,10 +96,17 @@ async fn main() -> anyhow::Result<()> {
 }
 
 async fn measure(cli: &Cli) -> anyhow::Result<Map<String, Value>> {
+    let mut figures = Map::new();
+    if cli.what.includes(What::Stream) {
+        let measured = stream::measure(cli.rounds, cli.messages).await?;
+        figures.insert("stream".to_owned(), measured);
+    }
+    if cli.what == What::Stream {
+        return Ok(figures);
+    }
     let programs = Programs::find(cli.soloist.clone())?;
     let plane = ControlPlane::start().await.context("the control plane")?;
     let stage = Stage::new(&plane, programs)?;
-    let mut figures = Map::new();
     if cli.what.includes(What::Handover) {
         let peer = (!cli.no_peer).then_some(cli.peer_handovers);
         let measured = handover::measure(&stage, cli.handovers, peer).await?;

@@ -82,7 +82,9 @@ impl Shutdown {
     /// Whether the shutdown has begun, here or above.
     #[must_use]
     pub fn is_begun(&self) -> bool {
-        self.level.begun.token.is_cancelled()
+        // Asked for every message of a stream: not the token, which has a lock.
+        let level = &self.level;
+        level.begun.at.get().is_some() || level.above.as_ref().is_some_and(Self::is_begun)
     }
 
     /// Waits until the shutdown begins.

@@ -64,7 +64,8 @@ impl<R> Backlog<R> {
     /// All that waits, to be sent now.
     pub(super) fn send(&mut self) -> Arc<Vec<R>> {
         debug_assert!(self.under_way.is_none(), "one batch at a time");
-        let batch = Arc::new(std::mem::take(&mut self.waiting));
+        let next = Vec::with_capacity(self.waiting.len());
+        let batch = Arc::new(std::mem::replace(&mut self.waiting, next));
         self.under_way = Some(batch.clone());
         self.last_sent = Some(Instant::now());
         self.due = None;

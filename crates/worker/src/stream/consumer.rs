@@ -84,7 +84,7 @@ impl Consumer {
                 concurrency: 1,
                 call_limit: Duration::from_secs(10),
                 judge: Verdict::of,
-                window: 10_000,
+                window: 100_000,
                 acknowledge_every: Duration::from_millis(100),
                 backoff: Backoff::STANDARD,
                 jitter: 0.0,
@@ -114,7 +114,7 @@ impl Consumer {
         self
     }
 
-    /// So many messages at most are in hand or wait to be acknowledged; then none is read. 10,000 unless said otherwise, and
+    /// So many messages at most are in hand or wait to be acknowledged; then none is read. 100,000 unless said otherwise, and
     /// never less than are handled at the same time.
     #[must_use]
     pub fn window(mut self, many: NonZeroUsize) -> Self {

@@ -14,6 +14,7 @@
 mod backlog;
 mod consumer;
 mod failure;
+mod in_hand;
 mod session;
 mod state;
 mod subscriber;

@@ -1,11 +1,11 @@
 //! One connection: messages in, work, acknowledgements out, and an end in order.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::stream::FuturesOrdered;
 use soloist_core::time::Human;
 use tokio::time::{Instant, sleep_until, timeout};
 use tonic::{Status, Streaming};
@@ -14,12 +14,19 @@ use tracing::{info, warn};
 use super::backlog::Backlog;
 use super::consumer::Settings;
 use super::failure::Failure;
+use super::in_hand::InHand;
 use super::state::{Progress, State};
 use super::subscriber::{Drain, Link, Subscriber};
 use crate::shutdown::Shutdown;
 
 /// After the time for draining: what was handled should not be done twice for want of a word.
 const LAST_WORD: Duration = Duration::from_millis(500);
+
+/// Messages that are there and done at once are taken in one go: so many at most, and for about as long.
+const GO: usize = 512;
+const GO_TIME: Duration = Duration::from_millis(1);
+/// The clock is looked at once for as many of them.
+const LOOK: usize = 16;
 
 /// All that a connection works with and leaves to the next one.
 pub(super) struct Session<'a, S: Subscriber> {
@@ -47,6 +54,16 @@ pub(super) enum Closed<E> {
     Handler(E),
 }
 
+/// What has come of the work.
+enum Step<E> {
+    /// Messages were begun or handled.
+    Forward,
+    /// A message could not be handled.
+    Handler(E),
+    /// There is nothing more to read.
+    End(Option<Status>),
+}
+
 type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 'a>>;
 
 impl<'a, S: Subscriber> Session<'a, S> {
@@ -57,7 +74,7 @@ impl<'a, S: Subscriber> Session<'a, S> {
         mut stream: Streaming<S::Message>,
     ) -> Closed<S::Error> {
         let (subscriber, shutdown, settings) = (self.subscriber, self.shutdown, self.settings);
-        let mut in_hand = FuturesOrdered::new();
+        let mut in_hand = InHand::new();
         let mut acknowledgement: Option<Call<'_, ()>> = None;
         let mut farewell: Option<Call<'_, Drain>> = None;
         // Set once nothing more is read.
@@ -85,8 +102,7 @@ impl<'a, S: Subscriber> Session<'a, S> {
                 timer.as_mut().reset(due);
             }
             armed = due;
-            let has_room =
-                in_hand.len() < settings.concurrency && self.backlog.has_room(in_hand.len());
+            let may_read = closed.is_none();
             tokio::select! {
                 biased;
                 () = &mut over => {
@@ -133,26 +149,23 @@ impl<'a, S: Subscriber> Session<'a, S> {
                 () = &mut timer, if armed.is_some() => {
                     acknowledgement = Some(self.acknowledge(link.clone()));
                 }
-                Some(handled) = in_hand.next(), if !in_hand.is_empty() => match handled {
-                    Ok(receipt) => {
-                        self.progress.one_handled();
-                        self.backlog.push(receipt);
-                    }
-                    Err(error) => {
+                step = poll_fn(|context| {
+                    let handle = |message| subscriber.handle(message);
+                    let stream = may_read.then_some(&mut stream);
+                    self.poll_step(&mut in_hand, handle, stream, context)
+                }) => match step {
+                    Step::Forward => {}
+                    Step::Handler(error) => {
                         // What came after it is not done before it.
                         in_hand.clear();
                         farewell = None;
                         closed = Some(Closed::Handler(error));
                     }
-                },
-                message = stream.message(), if closed.is_none() && has_room => match message {
-                    Ok(Some(message)) => {
-                        self.progress.one_received();
-                        in_hand.push_back(subscriber.handle(message));
+                    Step::End(None) if is_draining => {
+                        closed = Some(Closed::Drained { confirmed: true });
                     }
-                    Ok(None) if is_draining => closed = Some(Closed::Drained { confirmed: true }),
-                    Ok(None) => closed = Some(Closed::Ended),
-                    Err(status) => {
+                    Step::End(None) => closed = Some(Closed::Ended),
+                    Step::End(Some(status)) => {
                         is_connected = false;
                         if acknowledgement.take().is_some() {
                             self.backlog.failed();
@@ -165,6 +178,57 @@ impl<'a, S: Subscriber> Session<'a, S> {
             }
         }
         closed.unwrap_or(Closed::Ended)
+    }
+
+    /// Goes on with what is in hand, and begins with what is there to read.
+    fn poll_step<F: Future<Output = Result<S::Receipt, S::Error>>>(
+        &mut self,
+        in_hand: &mut InHand<F>,
+        handle: impl Fn(S::Message) -> F,
+        mut stream: Option<&mut Streaming<S::Message>>,
+        context: &mut Context<'_>,
+    ) -> Poll<Step<S::Error>> {
+        let mut step = Poll::Pending;
+        while let Poll::Ready(handled) = in_hand.poll_next(context) {
+            if let Err(error) = self.note(handled) {
+                return Poll::Ready(Step::Handler(error));
+            }
+            step = Poll::Ready(Step::Forward);
+        }
+        let begun = Instant::now();
+        for count in 0..GO {
+            let Some(stream) = stream.as_mut().filter(|_| self.has_room(in_hand.len())) else {
+                break;
+            };
+            let message = match stream.poll_next_unpin(context) {
+                Poll::Pending => break,
+                Poll::Ready(Some(Ok(message))) => message,
+                Poll::Ready(Some(Err(status))) => return Poll::Ready(Step::End(Some(status))),
+                Poll::Ready(None) => return Poll::Ready(Step::End(None)),
+            };
+            step = Poll::Ready(Step::Forward);
+            self.progress.one_received();
+            if let Poll::Ready(handled) = in_hand.begin(|| handle(message), context)
+                && let Err(error) = self.note(handled)
+            {
+                return Poll::Ready(Step::Handler(error));
+            }
+            let is_long = count % LOOK == 0 && begun.elapsed() > GO_TIME;
+            if is_long || self.shutdown.is_begun() {
+                break;
+            }
+        }
+        step
+    }
+
+    fn has_room(&self, in_hand: usize) -> bool {
+        in_hand < self.settings.concurrency && self.backlog.has_room(in_hand)
+    }
+
+    fn note(&mut self, handled: Result<S::Receipt, S::Error>) -> Result<(), S::Error> {
+        self.backlog.push(handled?);
+        self.progress.one_handled();
+        Ok(())
     }
 
     fn failure(&self, what: &str, status: Status) -> Failure {

@@ -3,12 +3,12 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use soloist_worker::stream::{End, State};
+use soloist_worker::stream::{End, Link, State, Subscriber};
 use soloist_worker::{Backoff, Shutdown};
-use tonic::Status;
+use tonic::{Status, Streaming};
 
-use crate::harness::{DRAIN, Nobody, Stage, note, quick, within};
-use crate::server::Server;
+use crate::harness::{DRAIN, Nobody, Notes, Stage, note, quick, within};
+use crate::server::{Note, Server};
 
 #[tokio::test]
 async fn the_server_is_told_the_rest_is_handled_the_end_confirmed_and_the_connection_closed() {
@@ -195,4 +195,51 @@ async fn a_shutdown_while_the_server_does_not_answer_is_over_at_once() {
     stage.shutdown.begin();
     assert_eq!(stage.ended().await.unwrap().end, End::Idle);
     drop(unanswered);
+}
+
+/// Handles all but the first message at once, and begins the shutdown with the third.
+struct AtOnce {
+    notes: Notes,
+    shutdown: Shutdown,
+}
+
+impl Subscriber for AtOnce {
+    type Message = Note;
+    type Receipt = u64;
+    type Error = String;
+
+    async fn open(&self, link: Link) -> Result<Streaming<Note>, Status> {
+        self.notes.open(link).await
+    }
+
+    async fn handle(&self, message: Note) -> Result<u64, String> {
+        match message.position {
+            1 => return self.notes.handle(message).await,
+            3 => self.shutdown.begin(),
+            _ => {}
+        }
+        Ok(message.position)
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_is_seen_between_messages_that_are_there_and_done_at_once() {
+    let mut server = Server::start().await;
+    let consumer = quick(&server.url());
+    let (notes, mut works) = Notes::new(false);
+    let shutdown = Shutdown::new(DRAIN);
+    let subscriber = AtOnce {
+        notes,
+        shutdown: shutdown.clone(),
+    };
+    let running = tokio::spawn(async move { consumer.run(&shutdown, &subscriber).await });
+    let opened = within("the stream", server.calls.recv()).await.unwrap();
+    let sent = opened.stream();
+    for position in 1..=100 {
+        sent.send(note(position)).await.unwrap();
+    }
+    let first = within("a message in hand", works.recv()).await.unwrap();
+    first.done();
+    let summary = within("the end", running).await.unwrap().unwrap();
+    assert_eq!((summary.handled, summary.end), (3, End::Drained));
 }
