@@ -19,7 +19,7 @@ const COLUMNS: [(Way, &str); 4] = [
     (Way::Bare, "bare"),
     (Way::One, "consumer"),
     (Way::Many, "concurrency 16"),
-    (Way::Wide, "window 100,000"),
+    (Way::Narrow, "window 10,000"),
 ];
 
 /// What this program does when the benchmark starts it again.
@@ -95,7 +95,7 @@ pub(crate) async fn measure(rounds: u32, messages: u64) -> anyhow::Result<Value>
         "bare": column(0),
         "consumer": column(1),
         "consumer_concurrency_16": column(2),
-        "consumer_window_100000": column(3),
+        "consumer_window_10000": column(3),
         "memory": {
             "rss_kib_at_10_50_100_percent": steady,
             "slow_rss_kib": {"first": first, "last": last, "max": most},

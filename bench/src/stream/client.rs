@@ -22,7 +22,7 @@ use super::counter::{Counter, resident};
 const TOKEN: u32 = 1;
 const NAME: &str = "bench";
 const MANY: NonZeroUsize = NonZeroUsize::new(16).expect("not 0");
-const WIDE: NonZeroUsize = NonZeroUsize::new(100_000).expect("not 0");
+const NARROW: NonZeroUsize = NonZeroUsize::new(10_000).expect("not 0");
 /// What the slow handler takes.
 const WORK: Duration = Duration::from_millis(1);
 /// How long it is watched, and how often.
@@ -47,8 +47,8 @@ pub(crate) enum Way {
     One,
     /// The consumer, several messages at a time
     Many,
-    /// The consumer with a window of ten times the default
-    Wide,
+    /// The consumer with a window of a tenth of the default
+    Narrow,
     /// The consumer, with a look at its memory
     Watched,
     /// The consumer with a slow handler
@@ -96,7 +96,7 @@ pub(super) async fn run(plan: Plan) -> anyhow::Result<()> {
         Way::Bare => bare(&plan).await?,
         Way::One | Way::Watched => consume(&plan, consumer(&plan)?).await?,
         Way::Many => consume(&plan, consumer(&plan)?.concurrency(MANY)).await?,
-        Way::Wide => consume(&plan, consumer(&plan)?.window(WIDE)).await?,
+        Way::Narrow => consume(&plan, consumer(&plan)?.window(NARROW)).await?,
         Way::Slow => consume_slowly(&plan).await?,
     };
     println!("{}", serde_json::to_string(&report)?);

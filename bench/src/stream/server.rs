@@ -32,7 +32,7 @@ pub(super) async fn serve(arguments: &Arguments) -> anyhow::Result<()> {
     let feed = Feed::new(store, settings)?;
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
-    feed::server::serve(feed, listener, None, pending()).await?;
+    feed::server::serve(feed, listener, feed::server::transport(None)?, pending()).await?;
     Ok(())
 }
 
