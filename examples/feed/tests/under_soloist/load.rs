@@ -1,12 +1,15 @@
 //! Clients of a web server that never rest, and count what became of every request.
 
 use std::fmt;
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+mod http1;
+mod http2;
 
 /// Shorter than the second after which a SYN is repeated: who is not answered asks anew.
 const CONNECT_LIMIT: Duration = Duration::from_millis(500);
@@ -26,8 +29,13 @@ pub(crate) struct Question {
 pub(crate) enum Manner {
     /// One for every request.
     Fresh,
-    /// One for as long as the server has it, with a pause of this length between requests.
+    /// One for as long as the server has it. The next request follows after this time, as if it were on its way for so
+    /// long: what the server does meanwhile comes too late for it.
     KeepAlive(Duration),
+    /// The same, but one who notices when the server closes a connection on which nothing is asked.
+    Idle(Duration),
+    /// HTTP/2: one for as long as the server has it, with so many requests at the same time.
+    Http2(usize),
 }
 
 /// What became of all requests.
@@ -36,7 +44,7 @@ pub(crate) struct Counts {
     answered: AtomicU64,
     /// Nobody listened: no connection, so no request.
     refused: AtomicU64,
-    /// The server said `connection: close`.
+    /// The server said `connection: close`, or GOAWAY.
     announced: AtomicU64,
     /// The server closed a connection on which nothing was asked.
     closed_idle: AtomicU64,
@@ -91,7 +99,10 @@ impl Load {
                 counts: counts.clone(),
             };
             let (is_over, questions) = (is_over.clone(), questions.clone());
-            thread::spawn(move || client.ask_all(&questions, &is_over))
+            thread::spawn(move || match manner {
+                Manner::Http2(many) => http2::ask(&client, many, &questions, &is_over),
+                _ => http1::ask(&client, &questions, &is_over),
+            })
         };
         let clients = manners.iter().map(client).collect();
         Self {
@@ -117,6 +128,7 @@ impl Drop for Load {
     }
 }
 
+#[derive(Clone)]
 struct Client {
     address: SocketAddr,
     manner: Manner,
@@ -124,29 +136,6 @@ struct Client {
 }
 
 impl Client {
-    fn ask_all(&self, questions: &[Question], is_over: &AtomicBool) {
-        let mut kept = None;
-        for question in questions.iter().cycle() {
-            if is_over.load(Ordering::Relaxed) {
-                return;
-            }
-            let Some(stream) = kept.take().or_else(|| self.connect()) else {
-                thread::sleep(REFUSED_PAUSE);
-                continue;
-            };
-            match self.ask(stream, question) {
-                Ok(stream) => {
-                    add(&self.counts.answered);
-                    kept = stream.and_then(|stream| self.keep(stream));
-                }
-                Err(error) => {
-                    let text = format!("{:?}, {}: {error}", self.manner, question.path);
-                    self.counts.cut.lock().unwrap().push(text);
-                }
-            }
-        }
-    }
-
     fn connect(&self) -> Option<TcpStream> {
         match TcpStream::connect_timeout(&self.address, CONNECT_LIMIT) {
             Ok(stream) => {
@@ -163,87 +152,12 @@ impl Client {
         }
     }
 
-    /// The connection, if it can be used once more.
-    fn ask(&self, mut stream: TcpStream, question: &Question) -> io::Result<Option<TcpStream>> {
-        let wish = match self.manner {
-            Manner::Fresh => "close",
-            Manner::KeepAlive(_) => "keep-alive",
-        };
-        let (path, address) = (&question.path, self.address);
-        let request =
-            format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: {wish}\r\n\r\n");
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-        stream.write_all(request.as_bytes())?;
-        let (head, mut body) = read_head(&mut stream)?;
-        let length = field(&head, "content-length").and_then(|text| text.parse().ok());
-        let length: usize = length.ok_or_else(|| io::Error::other(format!("no length: {head}")))?;
-        let begun = body.len();
-        body.resize(length.max(begun), 0);
-        stream.read_exact(&mut body[begun..])?;
-        if !head.starts_with("http/1.1 200 ") || body != question.body {
-            return Err(io::Error::other(format!("a wrong answer: {head}")));
-        }
-        let may_go_on = field(&head, "connection") != Some("close");
-        if let (false, Manner::KeepAlive(_)) = (may_go_on, self.manner) {
-            add(&self.counts.announced);
-        }
-        Ok(may_go_on.then_some(stream))
-    }
-
-    /// Pauses. A connection that the server closes meanwhile is not used again.
-    fn keep(&self, stream: TcpStream) -> Option<TcpStream> {
-        let Manner::KeepAlive(pause) = self.manner else {
-            let _ = stream.shutdown(Shutdown::Both);
-            return None;
-        };
-        match pause.is_zero() {
-            true => stream.set_nonblocking(true).unwrap(),
-            false => stream.set_read_timeout(Some(pause)).unwrap(),
-        }
-        let looked = stream.peek(&mut [0]);
-        stream.set_nonblocking(false).unwrap();
-        match looked {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(stream),
-            Ok(0) => {
-                add(&self.counts.closed_idle);
-                None
-            }
-            other => {
-                let text = format!("{:?}, without a request: {other:?}", self.manner);
-                self.counts.cut.lock().unwrap().push(text);
-                None
-            }
-        }
+    fn cut(&self, path: &str, error: &dyn fmt::Display) {
+        let text = format!("{:?}, {path}: {error}", self.manner);
+        self.counts.cut.lock().unwrap().push(text);
     }
 }
 
 fn add(count: &AtomicU64) {
     count.fetch_add(1, Ordering::Relaxed);
-}
-
-/// The head in lower case, and what has come of the body with it.
-fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
-    const END: &[u8] = b"\r\n\r\n";
-    let mut bytes = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        let end = bytes.windows(END.len()).position(|bytes| bytes == END);
-        if let Some(end) = end {
-            let body = bytes.split_off(end + END.len());
-            let head = String::from_utf8_lossy(&bytes).to_ascii_lowercase();
-            return Ok((head, body));
-        }
-        let length = stream.read(&mut chunk)?;
-        if length == 0 {
-            let text = format!("closed after {} bytes of the answer's head", bytes.len());
-            return Err(io::Error::other(text));
-        }
-        bytes.extend_from_slice(&chunk[..length]);
-    }
-}
-
-fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = fields.find(|(found, _)| *found == name)?;
-    Some(value.trim())
 }

@@ -26,18 +26,20 @@ const ASKED: usize = 200;
 /// Answers of a leader before it goes.
 const ENOUGH: u64 = 200;
 
-/// Without a rest, with short ones, and one that outlasts the server's patience with an idle connection.
-const CLIENTS: [Manner; 10] = [
+/// The last of HTTP/1 outlasts the server's patience with an idle connection.
+const CLIENTS: [Manner; 12] = [
     Manner::Fresh,
     Manner::Fresh,
     Manner::Fresh,
     Manner::Fresh,
     Manner::KeepAlive(Duration::ZERO),
     Manner::KeepAlive(Duration::ZERO),
-    Manner::KeepAlive(Duration::ZERO),
-    Manner::KeepAlive(Duration::from_millis(30)),
-    Manner::KeepAlive(Duration::from_millis(200)),
-    Manner::KeepAlive(Duration::from_secs(5)),
+    Manner::KeepAlive(Duration::from_millis(10)),
+    Manner::KeepAlive(Duration::from_millis(50)),
+    Manner::KeepAlive(Duration::from_millis(100)),
+    Manner::Idle(Duration::from_secs(5)),
+    Manner::Http2(1),
+    Manner::Http2(3),
 ];
 
 #[test]
