@@ -64,11 +64,12 @@ async fn ask_until_told(
         // Not written yet: what fails here was not asked.
         sender = match sender.ready().await {
             Ok(sender) => sender,
-            Err(_) => return add(&client.counts.announced),
+            Err(error) => return end(client, &error),
         };
         let request = request(client.address, &question.path);
-        let Ok((answer, _)) = sender.send_request(request, true) else {
-            return add(&client.counts.announced);
+        let answer = match sender.send_request(request, true) {
+            Ok((answer, _)) => answer,
+            Err(error) => return end(client, &error),
         };
         let read = async {
             let (head, mut body) = answer.await?.into_parts();
@@ -86,6 +87,14 @@ async fn ask_until_told(
             Ok(Err(error)) => client.cut(&question.path, &error),
             Err(error) => client.cut(&question.path, &error),
         }
+    }
+}
+
+/// The connection can be used no more, and nothing was asked.
+fn end(client: &Client, error: &h2::Error) {
+    match error.is_go_away() && error.is_remote() {
+        true => add(&client.counts.announced),
+        false => add(&client.counts.closed_idle),
     }
 }
 
