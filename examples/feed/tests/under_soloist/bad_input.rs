@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -111,23 +111,28 @@ fn a_ca_that_cannot_be_read_is_refused() {
 fn a_server_that_speaks_no_grpc_is_named() {
     let stage = Stage::new();
     let listener = TcpListener::bind(stage.address()).unwrap();
-    let server = thread::spawn(move || {
-        let (mut stream, _) = listener.accept().unwrap();
-        let mut request = [0; 1024];
-        assert_ne!(stream.read(&mut request).unwrap(), 0);
-        let answer = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
-        stream.write_all(answer).unwrap();
-        // To close at once with something unread would be a reset, and the answer might be lost.
-        let _ = stream.read_to_end(&mut Vec::new());
-    });
+    listener.set_nonblocking(true).unwrap();
     let mut worker = Worker::start(&stage, &[]);
+    // An answer that comes before the request is not seen: the client connects once more.
+    wait_for("the worker's end", || {
+        while let Ok((stream, _)) = listener.accept() {
+            thread::spawn(move || answer_http1(stream));
+        }
+        worker.process.try_wait().unwrap()
+    });
     let said = worker.end(1);
     let text = format!(
         "http://{} speaks no gRPC: its answer is not HTTP/2; is this the right port",
         stage.address()
     );
     assert!(said.contains(&text), "{said}");
-    server.join().unwrap();
+}
+
+fn answer_http1(mut stream: TcpStream) {
+    let _ = stream.read(&mut [0; 1024]);
+    let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
+    // To close at once with something unread would be a reset, and the answer might be lost.
+    let _ = stream.read_to_end(&mut Vec::new());
 }
 
 #[test]
