@@ -116,14 +116,10 @@ impl Scene {
         scene
     }
 
-    fn output(&self) -> PathBuf {
-        self.stage.path("output")
-    }
-
     /// Whoever has died is replaced.
     fn fill_up(&mut self) {
         let server = format!("--server=http://{}", self.link.address());
-        let output = format!("--output={}", self.output().display());
+        let output = format!("--output={}", self.stage.output().display());
         let waits = ["--backoff=50ms", "--backoff-most=400ms", "--keepalive=1s"];
         let arguments: Vec<String> = [server, output]
             .into_iter()
@@ -147,7 +143,7 @@ impl Scene {
             *count = (count.0 + 1, count.1.max(begun.elapsed()));
         }
         self.check_old_token();
-        let report = verify::file(&self.output(), DEFAULT_SEED, None).unwrap();
+        let report = verify::file(&self.stage.output(), DEFAULT_SEED, None).unwrap();
         // The one that is writing just now.
         let findings: Vec<_> = report
             .findings
@@ -161,11 +157,11 @@ impl Scene {
     /// Waits until so many more messages stand in the output.
     fn wait_flow(&self) {
         let lines = |path: &PathBuf| fs::metadata(path).map_or(0, |it| it.len());
-        let before = lines(&self.output());
+        let before = lines(&self.stage.output());
         wait_for("messages", || {
             // 50 lines are longer than this; two children at once are noticed here.
             self.stage.running()?;
-            (lines(&self.output()) > before + 4000).then_some(())
+            (lines(&self.stage.output()) > before + 4000).then_some(())
         });
     }
 

@@ -133,6 +133,36 @@ impl Stage {
         });
     }
 
+    /// Starts a replica that runs the worker, on the server and the output of this stage.
+    pub(crate) fn start_worker(&mut self, flags: &[&str], more: &[&str]) {
+        let server = format!("--server=http://{}", self.address);
+        let output = format!("--output={}", self.output().display());
+        let more = more.iter().map(|&argument| argument.to_owned());
+        let arguments: Vec<_> = [server, output].into_iter().chain(more).collect();
+        self.start_replica(flags, env!("CARGO_BIN_EXE_feed-worker"), &arguments);
+    }
+
+    /// What the workers of this stage write.
+    pub(crate) fn output(&self) -> PathBuf {
+        self.path("output")
+    }
+
+    /// How many messages stand in the output.
+    pub(crate) fn lines(&self) -> usize {
+        let output = fs::read(self.output()).unwrap_or_default();
+        output.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    pub(crate) fn wait_lines(&self, many: usize) {
+        wait_for("messages", || (self.lines() >= many).then_some(()));
+    }
+
+    /// Waits until a replica or its child has logged this.
+    pub(crate) fn wait_log(&self, number: usize, text: &str) {
+        let replica = &self.replicas[number];
+        wait_for(text, || replica.log().contains(text).then_some(()));
+    }
+
     pub(crate) fn replica(&mut self, number: usize) -> &mut Replica {
         &mut self.replicas[number]
     }
