@@ -274,12 +274,7 @@ impl Consumer {
         subscriber: &S,
     ) -> Result<(Link, Streaming<S::Message>), Failure> {
         let address = self.target.address();
-        let endpoint = self
-            .target
-            .endpoint()
-            .map_err(|error| Failure::target(&error))?;
-        let channel = endpoint.connect().await;
-        let channel = channel.map_err(|error| Failure::connecting(address, &error))?;
+        let channel = self.target.connect().await?;
         let link = Link::new(channel, self.signature.clone());
         match subscriber.open(link.clone()).await {
             Ok(stream) => Ok((link, stream)),

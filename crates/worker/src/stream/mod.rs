@@ -12,6 +12,7 @@
 //! line, one transaction) and open the stream from what is kept there; acknowledgements then only let the server forget.
 
 mod backlog;
+mod connector;
 mod consumer;
 mod failure;
 mod in_hand;

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use soloist_core::time::Human;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
+
+use super::connector::Once;
+use super::failure::Failure;
 
 /// A server's address, with what a connection to it needs.
 #[derive(Clone, Debug)]
@@ -136,7 +139,15 @@ impl Target {
         &self.address
     }
 
-    pub(super) fn endpoint(&self) -> Result<Endpoint, TargetError> {
+    /// One connection. A channel that has lost it does not make another.
+    pub(super) async fn connect(&self) -> Result<Channel, Failure> {
+        let endpoint = self.endpoint().map_err(|error| Failure::target(&error))?;
+        let connector = Once::new(self.connect_limit);
+        let connected = endpoint.connect_with_connector(connector).await;
+        connected.map_err(|error| Failure::connecting(&self.address, &error))
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, TargetError> {
         let wrong = |reason: &str| TargetError::Address {
             address: self.address.clone(),
             reason: reason.to_owned(),
@@ -166,8 +177,7 @@ impl Target {
             .connect_timeout(self.connect_limit)
             .http2_keep_alive_interval(self.keepalive.interval)
             .keep_alive_timeout(self.keepalive.timeout)
-            .keep_alive_while_idle(true)
-            .tcp_nodelay(true);
+            .keep_alive_while_idle(true);
         self.secure(endpoint, is_secure)
     }
 

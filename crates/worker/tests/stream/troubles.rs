@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use soloist_worker::Shutdown;
 use soloist_worker::stream::{Consumer, State, Target, Tls};
+use soloist_worker::{Backoff, Shutdown};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -114,6 +114,25 @@ async fn a_server_that_says_nothing_at_all_is_noticed() {
     let target = Target::new(&url).unwrap().keepalive(beat, beat).unwrap();
     let reason = reason_of(Consumer::new(target)).await;
     assert!(reason.contains("keep-alive timed out"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_server_that_closes_at_once_is_tried_again_only_after_the_wait() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let long = Duration::from_secs(600);
+    let consumer = quick(&url).backoff(Backoff::try_new(long, long).unwrap());
+    let mut states = consumer.states();
+    let running = tokio::spawn(async move {
+        let (notes, _works) = Notes::new(true);
+        consumer.run(&Shutdown::new(DRAIN), &notes).await.map(drop)
+    });
+    drop(within("a connection", listener.accept()).await.unwrap());
+    let waiting = states.wait_for(|state| matches!(state, State::Waiting { .. }));
+    within("a wait", waiting).await.unwrap();
+    let again = tokio::time::timeout(Duration::from_millis(200), listener.accept()).await;
+    assert!(again.is_err(), "there was a second connection");
+    running.abort();
 }
 
 #[tokio::test]
