@@ -22,6 +22,7 @@ mod peer;
 mod plane;
 mod ports;
 mod process;
+pub mod programs;
 mod shared;
 mod users;
 

@@ -5,7 +5,10 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 /// Reads a duration. A bare number is refused: nobody knows its unit.
-pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// When it is no duration, or a negative one.
+pub fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is not a duration: write it as 15s, 750ms or 1m30s");
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());

@@ -1,8 +1,9 @@
-//! The program `soloist`, as a library: for the programs that test it under their own name. There is nothing else to call.
+//! The program `soloist`, as a library: for the programs that test it under their own name, and for those that read durations as
+//! it does. There is nothing else to call.
 
 mod child;
 mod cli;
-mod duration;
+pub mod duration;
 mod logging;
 mod notify;
 mod probe;

@@ -4,7 +4,6 @@
 //! is what the worker does with the messages, [`output`] where it writes them, and [`verify`] reads that again and says whether every message stands there once, in order
 //! and with the right [`payload`].
 
-pub mod duration;
 pub mod output;
 pub mod payload;
 pub mod server;

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use testbed::programs::Dice;
 
 use crate::harness::{Event, Group, send, wait_for};
 
@@ -37,7 +38,7 @@ fn random_faults_never_make_two_and_soon_there_is_one_again() {
     let groups: Vec<_> = (0..GROUPS)
         .map(|group| {
             let share = (faults + group) / GROUPS;
-            let dice = Dice(seed.wrapping_mul(GROUPS).wrapping_add(group));
+            let dice = Dice::new(seed.wrapping_mul(GROUPS).wrapping_add(group));
             thread::spawn(move || Scene::new(dice).play(share))
         })
         .collect();
@@ -108,7 +109,7 @@ impl Scene {
     }
 
     fn born(&mut self) -> usize {
-        let plan = PLANS[self.dice.below(PLANS.len() as u64)];
+        let plan = PLANS[self.dice.index(PLANS.len())];
         self.lives += 1;
         // A name of its own, so that the journal says which life it was.
         let identity = format!("r{}", self.lives);
@@ -171,10 +172,10 @@ impl Scene {
         let leader = self.leader(child);
         let target = match self.dice.below(4) {
             // A standby, mostly.
-            0 => self.replicas[self.dice.below(REPLICAS)],
+            0 => self.replicas[self.dice.index(self.replicas.len())],
             _ => leader,
         };
-        let fault = FAULTS[self.dice.below(FAULTS.len() as u64)];
+        let fault = FAULTS[self.dice.index(FAULTS.len())];
         let fault = self.fitting(fault, target, leader);
         (fault, self.do_it(fault, target, child))
     }
@@ -185,7 +186,7 @@ impl Scene {
             // About as long as the lease, where it is tightest.
             _ => 1600 + self.dice.below(800),
         };
-        let length = Duration::from_millis(millis as u64);
+        let length = Duration::from_millis(millis);
         let replica = self.group.replica(target);
         let leads = replica.identity == child.identity;
         match fault {
@@ -247,18 +248,5 @@ impl Scene {
                 self.replicas[place] = self.born();
             }
         }
-    }
-}
-
-/// splitmix64: all that is random here comes from the seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((mixed ^ (mixed >> 31)) % bound).unwrap()
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
+use testbed::programs::{end_all, stat_field};
+pub(crate) use testbed::programs::{is_alive, send, wait_for};
 
 use crate::place::{LEASE, Place};
 
@@ -21,18 +23,6 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(30);
 /// How long the leases of the tests last.
 pub(crate) fn lease() -> Duration {
     Place::wanted().lease
-}
-
-/// Looks until something is there, or the limit has passed.
-pub(crate) fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < limit, "waited too long for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// The folder of one lease, with all that was started on it.
@@ -214,20 +204,6 @@ impl Group {
         let _ = writeln!(story, "--- journal\n{journal}");
         story
     }
-
-    /// Everything that names our folder in its arguments: replicas, guards and children.
-    fn processes(&self) -> Vec<u32> {
-        let folder = self.folder.path().to_string_lossy().into_owned();
-        let is_ours = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(&folder)
-        };
-        let entries = fs::read_dir("/proc").unwrap();
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter(is_ours)
-            .collect()
-    }
 }
 
 impl Drop for Group {
@@ -236,17 +212,7 @@ impl Drop for Group {
             let _ = replica.process.kill();
             let _ = replica.process.wait();
         }
-        let begun = Instant::now();
-        loop {
-            let left = self.processes();
-            if left.is_empty() || begun.elapsed() > LIMIT {
-                break;
-            }
-            for pid in left {
-                send(pid, Signal::KILL);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        end_all(self.folder.path(), LIMIT);
         if thread::panicking() {
             eprintln!("{}", self.story());
         } else {
@@ -345,7 +311,7 @@ impl Event {
 
     /// The guard of the child that says this.
     pub(crate) fn guard(&self) -> Option<u32> {
-        let guard = field(self.pid, 1)?.parse().ok()?;
+        let guard = stat_field(self.pid, 1)?.parse().ok()?;
         let name = fs::read_to_string(format!("/proc/{guard}/comm")).ok()?;
         (name.trim() == "soloist-guard").then_some(guard)
     }
@@ -359,22 +325,4 @@ impl Event {
         let what = format!("the end of process {}", self.pid);
         wait_for(&what, LIMIT, || (!is_alive(self.pid)).then_some(()));
     }
-}
-
-pub(crate) fn send(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
-    // It may have ended by itself.
-    let _ = kill_process(pid, signal);
-}
-
-/// Whether it runs; a zombie does not.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    field(pid, 0).is_some_and(|state| !matches!(state.as_str(), "Z" | "X"))
-}
-
-/// A field of `/proc/PID/stat` after the name.
-fn field(pid: u32, index: usize) -> Option<String> {
-    let stat = fs::read_to_string(Path::new("/proc").join(pid.to_string()).join("stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_whitespace().nth(index).map(str::to_owned)
 }

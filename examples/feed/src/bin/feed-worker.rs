@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser};
-use feed::duration::parse as duration;
 use feed::writer::Writer;
+use soloist::duration::parse as duration;
 use soloist_worker::stream::{Consumer, ConsumerError, Progress, Target, Tls};
 use soloist_worker::{Backoff, Role, Worker};
 use tracing::info;

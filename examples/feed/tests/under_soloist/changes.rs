@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use feed::payload::DEFAULT_SEED;
 use feed::verify::{self, Report};
 use rustix::process::Signal;
+use testbed::programs::Dice;
 use testbed::{Direction, Link};
 
 use crate::stage::{Running, Stage, send, wait_for};
@@ -66,7 +67,7 @@ fn every_message_is_written_once_and_in_order_whatever_happens_to_the_leader() {
     let groups: Vec<_> = (0..GROUPS)
         .map(|group| {
             let share = (changes + group) / GROUPS;
-            let dice = Dice(seed.wrapping_mul(GROUPS).wrapping_add(group));
+            let dice = Dice::new(seed.wrapping_mul(GROUPS).wrapping_add(group));
             thread::spawn(move || Scene::new(dice, group).play(share))
         })
         .collect();
@@ -249,18 +250,5 @@ impl Scene {
         assert!(said.contains("the term is over"), "{said}");
         let written = fs::metadata(self.stage.path("yesterday")).unwrap().len();
         assert_eq!(written, 0, "it got messages");
-    }
-}
-
-/// splitmix64: all that is random here comes from the seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
     }
 }

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tempfile::TempDir;
 use testbed::Link;
+pub(crate) use testbed::programs::send;
+use testbed::programs::{self, is_alive};
 
 use crate::place::Place;
 
@@ -18,15 +20,8 @@ use crate::place::Place;
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// Looks until something is there, or the limit has passed.
-pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    programs::wait_for(what, LIMIT, look)
 }
 
 /// All that belongs to one test.
@@ -211,20 +206,6 @@ impl Stage {
         }
         story
     }
-
-    /// All that names our folder in its arguments: replicas, guards, children, the server.
-    fn processes(&self) -> Vec<u32> {
-        let folder = self.folder.path().to_string_lossy().into_owned();
-        let is_ours = |pid: &u32| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(&folder)
-        };
-        let entries = fs::read_dir("/proc").unwrap();
-        entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-            .filter(is_ours)
-            .collect()
-    }
 }
 
 impl Drop for Stage {
@@ -234,17 +215,7 @@ impl Drop for Stage {
             let _ = process.kill();
             let _ = process.wait();
         }
-        let begun = Instant::now();
-        loop {
-            let left = self.processes();
-            if left.is_empty() || begun.elapsed() > LIMIT {
-                break;
-            }
-            for pid in left {
-                send(pid, Signal::KILL);
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        programs::end_all(self.folder.path(), LIMIT);
         if thread::panicking() {
             eprintln!("{}", self.story());
         }
@@ -282,19 +253,4 @@ fn free_address() -> SocketAddr {
     let stage = STAGES.fetch_add(1, Ordering::Relaxed);
     let [.., high, low] = std::process::id().to_be_bytes();
     (Ipv4Addr::new(127, high | 1, low, stage), 50051).into()
-}
-
-pub(crate) fn send(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(pid.cast_signed()).unwrap();
-    // It may have ended by itself.
-    let _ = kill_process(pid, signal);
-}
-
-/// Whether it runs; a zombie does not.
-pub(crate) fn is_alive(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }

@@ -75,10 +75,10 @@ struct FaultArguments {
     #[arg(long, value_name = "CODE", value_parser = code)]
     refuse: Option<Code>,
     /// A stream ends this long after its Drain.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = feed::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = soloist::duration::parse)]
     drain_delay: Duration,
     /// An Ack is noted and answered this long after it came.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = feed::duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = soloist::duration::parse)]
     ack_delay: Duration,
 }
 
