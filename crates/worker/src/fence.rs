@@ -6,6 +6,9 @@ use soloist_core::ids::Token;
 
 /// Remembers the highest token. Whoever comes with a lower one is a leader of yesterday.
 ///
+/// A request that was admitted may still be overtaken by a newer one before it has done its work. Where that matters, check
+/// once more under the lock, or in the transaction, in which the work is done.
+///
 /// What must survive a restart of the server has to be written down before the first request of a new term is
 /// served: see [`admit_durably`](Self::admit_durably).
 #[derive(Debug)]
