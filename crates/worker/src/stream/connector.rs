@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 use tonic::codegen::{Service, StdError as BoxError};
 use tonic::transport::Uri;
 
+const KEEPALIVE: Duration = Duration::from_secs(10);
+
 /// Connects once. tonic's channels would connect again whenever something is called, without a wait and without a word; when
 /// to do so is the consumer's to decide.
 pub(super) struct Once {
@@ -25,6 +27,10 @@ impl Once {
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(connect_limit));
+        // A host that is gone: no server minds to be asked by its kernel.
+        connector.set_keepalive(Some(KEEPALIVE));
+        connector.set_keepalive_interval(Some(KEEPALIVE / 2));
+        connector.set_keepalive_retries(Some(3));
         let unused = Some(connector);
         Self { unused }
     }

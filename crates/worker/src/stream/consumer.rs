@@ -9,7 +9,7 @@ use soloist_core::backoff::Backoff;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tonic::{Status, Streaming};
 use tracing::{info, warn};
 
@@ -18,7 +18,7 @@ use super::failure::{Failure, Verdict};
 use super::session::{Closed, Session};
 use super::state::{End, Progress, State, Summary};
 use super::subscriber::{Link, Subscriber};
-use super::target::Target;
+use super::target::{Keepalive, Target};
 use crate::environment::Role;
 use crate::metadata::{Signature, highest};
 use crate::shutdown::Shutdown;
@@ -192,14 +192,16 @@ impl Consumer {
         let mut backlog = Backlog::new(settings.window, settings.acknowledge_every);
         let mut failures = 0;
         let mut is_known = false;
+        let mut keepalive = self.target.first_keepalive();
         let end = loop {
             self.tell(State::Connecting);
             let opened = tokio::select! {
                 biased;
                 () = shutdown.begun() => break End::Idle,
-                opened = self.open(subscriber) => opened,
+                opened = self.open(subscriber, keepalive) => opened,
             };
             let handled = self.progress.handled();
+            let mut quiet = Duration::ZERO;
             let closed = match opened {
                 Err(failure) if !is_known => {
                     Closed::Failed(failure.at_first_sight(self.target.address()))
@@ -217,8 +219,11 @@ impl Consumer {
                         backlog: &mut backlog,
                         progress: &self.progress,
                         tell: &|state| self.tell(state),
+                        heard: Instant::now(),
                     };
-                    session.run(link, stream).await
+                    let closed = session.run(link, stream).await;
+                    quiet = session.heard.elapsed();
+                    closed
                 }
             };
             let failure = match closed {
@@ -246,7 +251,13 @@ impl Consumer {
             }
             let delay = self.delay(failures);
             failures += 1;
-            let reason = failure.text;
+            let mut reason = failure.text.clone();
+            if failure.is_broken() && keepalive.has_annoyed(quiet) {
+                keepalive = keepalive.calmer();
+                let often = Human(keepalive.interval);
+                let hint = format!("; in case it was pinged too often: every {often} from now on");
+                reason.push_str(&hint);
+            }
             warn!(failures, "{reason}; trying again in {}", Human(delay));
             self.tell(State::Waiting {
                 failures,
@@ -272,9 +283,10 @@ impl Consumer {
     async fn open<S: Subscriber>(
         &self,
         subscriber: &S,
+        keepalive: Keepalive,
     ) -> Result<(Link, Streaming<S::Message>), Failure> {
         let address = self.target.address();
-        let channel = self.target.connect().await?;
+        let channel = self.target.connect(keepalive).await?;
         let link = Link::new(channel, self.signature.clone());
         match subscriber.open(link.clone()).await {
             Ok(stream) => Ok((link, stream)),

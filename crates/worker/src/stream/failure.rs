@@ -114,13 +114,15 @@ impl Failure {
         }
     }
 
+    /// Whether the connection broke, rather than the server said something.
+    pub(super) fn is_broken(&self) -> bool {
+        let status = self.status.as_ref();
+        status.is_some_and(|status| status.source().is_some()) && self.verdict == Verdict::Retry
+    }
+
     /// Adds what may be wrong with an address that has never answered.
     pub(super) fn at_first_sight(mut self, address: &str) -> Self {
-        let is_broken = self
-            .status
-            .as_ref()
-            .is_some_and(|status| status.source().is_some());
-        if is_broken && self.verdict == Verdict::Retry {
+        if self.is_broken() {
             let other = match address.starts_with("https") {
                 true => "http",
                 false => "https",

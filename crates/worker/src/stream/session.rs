@@ -37,6 +37,8 @@ pub(super) struct Session<'a, S: Subscriber> {
     pub(super) backlog: &'a mut Backlog<S::Receipt>,
     pub(super) progress: &'a Progress,
     pub(super) tell: &'a (dyn Fn(State) + Sync),
+    /// When the last message came, or the stream was opened.
+    pub(super) heard: Instant,
 }
 
 /// Why a connection has come to its end.
@@ -207,6 +209,7 @@ impl<'a, S: Subscriber> Session<'a, S> {
                 Poll::Ready(None) => return Poll::Ready(Step::End(None)),
             };
             step = Poll::Ready(Step::Forward);
+            self.heard = begun;
             self.progress.one_received();
             if let Poll::Ready(handled) = in_hand.begin(|| handle(message), context)
                 && let Err(error) = self.note(handled)

@@ -21,10 +21,27 @@ pub struct Target {
     tls: Option<Tls>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Keepalive {
-    interval: Duration,
+/// How often a sign of life is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keepalive {
+    pub(super) interval: Duration,
     timeout: Duration,
+}
+
+impl Keepalive {
+    const LONGEST: Duration = Duration::from_secs(3600);
+
+    /// Servers of other languages end a connection at the fourth ping on a quiet stream, and close it a second later. They
+    /// say why, but h2 does not pass it on.
+    pub(super) fn has_annoyed(self, quiet: Duration) -> bool {
+        quiet >= self.interval * 3 && quiet <= self.interval * 5 + Duration::from_secs(2)
+    }
+
+    /// What gRPC asks of a client that pings too often.
+    pub(super) fn calmer(self) -> Self {
+        let interval = self.interval.saturating_mul(2).min(Self::LONGEST);
+        Self { interval, ..self }
+    }
 }
 
 /// Why a connection cannot even be tried.
@@ -92,13 +109,13 @@ impl Target {
             address: address.to_owned(),
             connect_limit: Duration::from_secs(5),
             keepalive: Keepalive {
-                interval: Duration::from_secs(10),
-                timeout: Duration::from_secs(5),
+                interval: Duration::from_secs(30),
+                timeout: Duration::from_secs(10),
             },
             #[cfg(feature = "tls")]
             tls: None,
         };
-        target.endpoint()?;
+        target.endpoint(target.keepalive)?;
         Ok(target)
     }
 
@@ -109,7 +126,7 @@ impl Target {
     #[cfg(feature = "tls")]
     pub fn tls(mut self, tls: Tls) -> Result<Self, TargetError> {
         self.tls = Some(tls);
-        self.endpoint()?;
+        self.endpoint(self.keepalive)?;
         Ok(self)
     }
 
@@ -120,8 +137,11 @@ impl Target {
         self
     }
 
-    /// A peer is asked for a sign of life this often, and is dead if none comes within `timeout`. Every 10 s and 5 s unless
-    /// said otherwise. Servers may refuse to be asked too often.
+    /// A peer is asked for a sign of life this often (HTTP/2's PING), and is dead if none comes within `timeout`. Every 30 s and
+    /// 10 s unless said otherwise. A server that finds this too often (by default, those of Go and Java want no more than one in
+    /// five minutes on a quiet stream) ends the connection, and is asked half as often from then on.
+    ///
+    /// A host that is gone is noticed sooner, by TCP's keepalive: after 25 s.
     ///
     /// # Errors
     /// When one of them is zero.
@@ -140,14 +160,19 @@ impl Target {
     }
 
     /// One connection. A channel that has lost it does not make another.
-    pub(super) async fn connect(&self) -> Result<Channel, Failure> {
-        let endpoint = self.endpoint().map_err(|error| Failure::target(&error))?;
+    pub(super) async fn connect(&self, keepalive: Keepalive) -> Result<Channel, Failure> {
+        let endpoint = self.endpoint(keepalive);
+        let endpoint = endpoint.map_err(|error| Failure::target(&error))?;
         let connector = Once::new(self.connect_limit);
         let connected = endpoint.connect_with_connector(connector).await;
         connected.map_err(|error| Failure::connecting(&self.address, &error))
     }
 
-    fn endpoint(&self) -> Result<Endpoint, TargetError> {
+    pub(super) fn first_keepalive(&self) -> Keepalive {
+        self.keepalive
+    }
+
+    fn endpoint(&self, keepalive: Keepalive) -> Result<Endpoint, TargetError> {
         let wrong = |reason: &str| TargetError::Address {
             address: self.address.clone(),
             reason: reason.to_owned(),
@@ -175,8 +200,8 @@ impl Target {
         };
         let endpoint = Endpoint::from(uri)
             .connect_timeout(self.connect_limit)
-            .http2_keep_alive_interval(self.keepalive.interval)
-            .keep_alive_timeout(self.keepalive.timeout)
+            .http2_keep_alive_interval(keepalive.interval)
+            .keep_alive_timeout(keepalive.timeout)
             .keep_alive_while_idle(true);
         self.secure(endpoint, is_secure)
     }
@@ -211,6 +236,24 @@ impl Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_at_the_fourth_ping_is_pinged_less() {
+        let s = Duration::from_secs;
+        let keepalive = Target::new("http://feed:1").unwrap().first_keepalive();
+        assert_eq!(keepalive.interval, s(30));
+        for (quiet, expected) in [(0, false), (60, false), (121, true), (300, false)] {
+            assert_eq!(keepalive.has_annoyed(s(quiet)), expected, "{quiet} s");
+        }
+        let mut calmer = keepalive;
+        let intervals: Vec<_> = (0..8)
+            .map(|_| {
+                calmer = calmer.calmer();
+                calmer.interval.as_secs() / 60
+            })
+            .collect();
+        assert_eq!(intervals, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
 
     #[test]
     fn an_address_that_is_none_is_named_with_the_reason() {

@@ -135,6 +135,38 @@ async fn a_server_that_closes_at_once_is_tried_again_only_after_the_wait() {
     running.abort();
 }
 
+/// Ends a quiet connection at the fourth ping, as servers of other languages do.
+async fn impatient_server(interval: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (connection, _) = listener.accept().await.unwrap();
+            let mut connection = h2::server::handshake(connection).await.unwrap();
+            let (_, mut answer) = connection.accept().await.unwrap().unwrap();
+            let head = http::Response::builder().header("content-type", "application/grpc");
+            let stream = answer.send_response(head.body(()).unwrap(), false).unwrap();
+            let pinged = tokio::time::timeout(interval * 4, connection.accept()).await;
+            assert!(pinged.is_err(), "it does not ask for more");
+            drop((stream, connection));
+        }
+    });
+    format!("http://{address}")
+}
+
+#[tokio::test]
+async fn a_server_that_wants_fewer_signs_of_life_gets_half_as_many() {
+    let interval = Duration::from_millis(200);
+    let url = impatient_server(interval).await;
+    let target = Target::new(&url).unwrap();
+    let consumer = Consumer::new(target.keepalive(interval, DRAIN).unwrap());
+    let reason = reason_of(consumer).await;
+    assert!(
+        reason.contains("; in case it was pinged too often: every 400ms from now on"),
+        "{reason}"
+    );
+}
+
 #[tokio::test]
 async fn a_message_that_cannot_be_read_ends_it() {
     let mut stage = Stage::new().await;
