@@ -26,7 +26,7 @@ async fn serve(shutdown: &Shutdown) -> (SocketAddr, HealthReporter, JoinHandle<D
     reporter
         .set_service_status(NAME, ServingStatus::Serving)
         .await;
-    let listener = TcpListener::bind("[::1]:0").await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = shutdown.clone();
     let served = tokio::spawn(async move {

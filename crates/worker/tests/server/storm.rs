@@ -45,9 +45,23 @@ async fn who_waits_to_be_accepted_when_the_shutdown_begins_is_served() {
     assert!(drained.is_complete(), "{drained:?}");
 }
 
+/// IPv4 and, where the machine has it, IPv6.
+fn loopbacks() -> Vec<&'static str> {
+    let mut addresses = vec!["127.0.0.1:0", "[::1]:0"];
+    addresses.retain(|address| match std::net::TcpListener::bind(address) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_ne!(*address, "127.0.0.1:0", "{error}");
+            println!("skipped: {address}: {error}");
+            false
+        }
+    });
+    addresses
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_client_that_has_connected_is_reset() {
-    for address in ["127.0.0.1:0", "[::1]:0"] {
+    for address in loopbacks() {
         for _ in 0..8 {
             storm(TcpListener::bind(address).await.unwrap(), Duration::ZERO).await;
         }
@@ -56,7 +70,7 @@ async fn no_client_that_has_connected_is_reset() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_client_is_reset_that_has_connected_and_is_not_yet_heard() {
-    for address in ["127.0.0.1:0", "[::1]:0"] {
+    for address in loopbacks() {
         for _ in 0..3 {
             let listener = TcpListener::bind(address).await.unwrap();
             lose_ends_of_handshakes(&listener);
