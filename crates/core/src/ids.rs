@@ -178,6 +178,15 @@ number! {
     OpId
 }
 
+number! {
+    /// One watch of one replica on the record. What an earlier one still delivers is passed over.
+    WatchId
+}
+number! {
+    /// One tree of one replica: a guard, and the child that it starts. Every start makes a new one.
+    TreeId
+}
+
 impl From<Version> for Token {
     fn from(version: Version) -> Self {
         Self(version.get())

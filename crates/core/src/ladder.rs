@@ -13,9 +13,9 @@ pub struct LadderRequest {
     pub prestop: Duration,
     /// When soloist kills the child's tree.
     pub stop: Option<Duration>,
-    /// What the child is told that it has (`SOLOIST_STOP_TIMEOUT`).
+    /// What the child is told that it has (`SOLOIST_STOP_SECONDS`).
     pub child: Option<Duration>,
-    /// What the child's stream is told that it has (`SOLOIST_DRAIN_TIMEOUT`).
+    /// What the child's stream is told that it has (`SOLOIST_DRAIN_SECONDS`).
     pub drain: Option<Duration>,
 }
 

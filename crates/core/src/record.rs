@@ -3,7 +3,6 @@
 use core::time::Duration;
 
 use crate::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
-use crate::time::Moment;
 use crate::timings::LeaseDuration;
 
 /// What is in the store, without its timestamps: they are for people, and no decision can read what
@@ -39,6 +38,8 @@ pub struct Signature {
     pub duration: LeaseDuration,
     /// Which of its writes this is.
     pub write: OpId,
+    /// The version that it was written upon: of the record before it, or at which there was none.
+    pub base: Version,
     /// Whether it was a release, made after its tree was empty.
     pub released: bool,
 }
@@ -53,10 +54,6 @@ pub struct Snapshot {
     /// The store can prove that every process that could act for the holder is dead (one machine, same
     /// boot, pid and start time). Most stores cannot, and leave it `false`.
     pub holder_gone: bool,
-    /// When the record's timestamps would have it end, on this replica's clock: what the mutant
-    /// `TrustTimestamps` believes.
-    #[cfg(feature = "mutants")]
-    pub stamped_end: Option<Moment>,
 }
 
 impl Snapshot {
@@ -67,23 +64,7 @@ impl Snapshot {
             version,
             record,
             holder_gone: false,
-            #[cfg(feature = "mutants")]
-            stamped_end: None,
         }
-    }
-
-    #[cfg(feature = "mutants")]
-    pub(crate) const fn timestamps_say(&self) -> Option<Moment> {
-        self.stamped_end
-    }
-
-    #[cfg(not(feature = "mutants"))]
-    #[allow(
-        clippy::unused_self,
-        reason = "without the mutant there is nothing to say"
-    )]
-    pub(crate) const fn timestamps_say(&self) -> Option<Moment> {
-        None
     }
 }
 
@@ -161,6 +142,7 @@ mod tests {
                 term: Term::new(4),
                 duration: LeaseDuration::try_new(Duration::from_secs(15)).unwrap(),
                 write: OpId::new(9),
+                base: Version::new(3),
                 released: false,
             }),
         }

@@ -134,6 +134,8 @@ impl Timings {
     pub const SHORTEST_ATTEMPT: Duration = Duration::from_millis(100);
     /// Below this a broken store would be flooded.
     pub const SHORTEST_RETRY: Duration = Duration::from_millis(50);
+    /// After a release, who has lost races before waits for up to this long, so that a large group does not write at once.
+    pub const LARGEST_CROWD: Duration = Duration::from_millis(256);
     /// How far the *rates* of two replicas' clocks may differ. The margins have room for ten times it.
     pub const RATE_TOLERANCE: f64 = 0.005;
 
@@ -233,6 +235,13 @@ impl Timings {
             .min(self.attempt_limit())
     }
 
+    /// How long a write that lost a race waits for the watch to tell to whom, before it reads: a quarter of the
+    /// retry period.
+    #[must_use]
+    pub fn race_patience(&self) -> Duration {
+        self.retry_period / 4
+    }
+
     /// The tree gets SIGKILL this long before the validity ends: a tenth of the lease.
     #[must_use]
     pub fn kill_margin(&self) -> Duration {
@@ -243,6 +252,19 @@ impl Timings {
     #[must_use]
     pub fn guard_margin(&self) -> Duration {
         self.lease.get() / 20
+    }
+
+    /// The guard is asked this often whether it is there: every sixth of the lease.
+    #[must_use]
+    pub fn guard_question(&self) -> Duration {
+        self.lease.get() / 6
+    }
+
+    /// A guard that leaves a question unanswered for this long is replaced: a third of the lease. With
+    /// [`Timings::guard_question`] that is half of it.
+    #[must_use]
+    pub fn guard_patience(&self) -> Duration {
+        self.lease.get() / 3
     }
 
     /// Candidates spread their takeover of an expired lease over this long.

@@ -17,18 +17,21 @@
 //! That the leader's work has stopped by then: that is the caller's duty ([`crate::replica`],
 //! [`crate::guard`]), and [`Election::leave`] must not be called before it has.
 
+mod knowledge;
 mod machine;
-mod sight;
+mod promises;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
-use crate::ids::{Identity, InstanceId, OpId, PodUid, Term, Token, Version};
-use crate::mutant::Defect;
+use core::time::Duration;
+
+use crate::ids::{Identity, InstanceId, OpId, PodUid, Term, Token, Version, WatchId};
 use crate::record::{Record, Snapshot};
 use crate::time::Moment;
 use crate::timings::Timings;
 
-pub use machine::Election;
+pub use machine::{Election, Tenure};
 
 /// Who takes part, and how.
 #[derive(Clone, Debug)]
@@ -43,8 +46,6 @@ pub struct Config {
     pub timings: Timings,
     /// For the spread of retries and takeovers; different in every replica.
     pub seed: u64,
-    /// Broken on purpose, in tests.
-    pub defect: Defect,
 }
 
 /// What came of a request.
@@ -58,6 +59,11 @@ pub enum Answer {
     LostRace,
     /// It certainly had no effect, and may work later: no connection, too many requests.
     Unavailable,
+    /// It certainly had no effect: the store has too much to do, and asks us to wait for so long.
+    Throttled {
+        /// Until the next try.
+        wait: Duration,
+    },
     /// It certainly had no effect, and will not work until somebody changes the permissions.
     Refused,
     /// Nobody knows whether it had an effect: timed out, connection broken, server error.
@@ -71,9 +77,6 @@ pub enum Base {
     Absent,
     /// Replace exactly this version.
     Version(Version),
-    /// Replace whatever is there: what the mutant `TakeOverBlindly` does.
-    #[cfg(feature = "mutants")]
-    Anything,
 }
 
 /// What a write is for.
@@ -148,9 +151,10 @@ pub struct Elected {
     pub claim: Claim,
 }
 
-/// What the caller is to do or to know.
+/// What the store is to be asked. Answers go to [`Election::handle_answer`] with the request's own `op`,
+/// changes to [`Election::handle_watch`] with the watch's own `watch`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum StoreCommand {
     /// Read the record, and answer with [`Answer::Read`] or a failure.
     Read {
         /// For the answer.
@@ -175,9 +179,18 @@ pub enum Output {
     /// Watch the record from this version on, in place of any watch before. Every change goes to
     /// [`Election::handle_watch`], in order and without a gap, or the watch is reported as broken.
     Watch {
+        /// For what it reports.
+        watch: WatchId,
         /// The first change to report is the one after it.
         after: Version,
     },
+}
+
+/// What the caller is to do or to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Ask the store.
+    Store(StoreCommand),
     /// We lead.
     Elected(Elected),
     /// We lead until then.
@@ -191,9 +204,11 @@ pub enum Output {
     Left,
     /// Another holder was seen in the record, or none.
     Holder(Option<Identity>),
-    /// The store refused a request for good.
+    /// The store refused a request. It is tried again.
     Refused {
         /// Which.
         op: OpId,
+        /// We were refused from the start, and for a minute: nobody is about to give us what we lack.
+        for_good: bool,
     },
 }

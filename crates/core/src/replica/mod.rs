@@ -7,10 +7,15 @@
 //!  any state ──stop signal──▶ Terminating ──tree empty, lease released──▶ exit
 //! ```
 //!
+//! A state is what the tree does (nothing, starting, up, stopping, being killed) and what we intend (run, restart, step down,
+//! terminate): `state.rs`. Whether the tree *lives* and whether it *may act* are two facts; the second is the lease.
 //! One table, [`Replica::handle`]: every event is answered in every state. The caller carries events in
 //! and [`Action`]s out, in order, and calls [`Replica::handle_timeout`] at [`Replica::next_deadline`].
 
+mod crashes;
+mod starting;
 mod state;
+mod stopping;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -21,7 +26,6 @@ use crate::backoff::Backoff;
 use crate::election::{Elected, Loss};
 use crate::ids::{Term, Token};
 use crate::ladder::Ladder;
-use crate::mutant::Defect;
 use crate::time::Moment;
 use crate::timings::Timings;
 
@@ -47,10 +51,10 @@ pub struct Policy {
     pub on_unhealthy: OnUnhealthy,
     /// After giving the lease away, stay out for this long, so that another replica wins.
     pub cool_down: Duration,
+    /// soloist is the first process of a PID namespace: when it exits, the kernel kills everything else in it.
+    pub first_process: bool,
     /// Run the child to its end, once, and exit with its code.
     pub once: bool,
-    /// Broken on purpose, in tests.
-    pub defect: Defect,
 }
 
 /// What a lease that could not be renewed means for the child.
@@ -125,7 +129,7 @@ pub enum Event {
     Lost(Loss),
     /// The election: what we held is released, or nothing more can be done about it.
     Left,
-    /// The election: the store will not have us.
+    /// The election: the store will not have us, and never would.
     Refused,
     /// The child could not be started; its tree is empty.
     SpawnFailed(SpawnFailure),
@@ -160,6 +164,10 @@ pub enum Timer {
     Restart,
     /// We may stand for election again.
     CoolDown,
+    /// A kill takes long: time to say so again.
+    KillReminder,
+    /// A kill takes so long that only the kernel can end it in time.
+    GiveUp,
 }
 
 /// What is to be done about it.
@@ -186,7 +194,12 @@ pub enum Action {
     StopChild,
     /// SIGKILL every process of the tree, directly and through the guard, until it is empty.
     KillTree,
-    /// End the process.
+    /// Say that the tree, whose kill was ordered then, is still not empty.
+    TellOfKill {
+        /// When it was ordered.
+        since: Moment,
+    },
+    /// End the process. The tree is empty, unless we are the first process of a PID namespace.
     Exit(Outcome),
 }
 
@@ -199,20 +212,33 @@ pub enum Outcome {
     Killed,
     /// 3: the store refused us for good.
     Refused,
-    /// 126 or 127, or 1 if the system would not: the child could not be started.
+    /// 5: told to stop before the program ran, which was to run once.
+    NotRun,
+    /// 126 or 127, or 6 if the system would not: the child could not be started.
     CannotRun(SpawnFailure),
     /// The child's own code, or 128 and its signal.
     Child(Exit),
 }
 
 impl Outcome {
+    /// Of a replica that is told to stop while it runs nothing.
+    #[must_use]
+    pub const fn of_an_idle_end(once: bool) -> Self {
+        match once {
+            true => Self::NotRun,
+            false => Self::Clean,
+        }
+    }
+
     /// As the process's exit code.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
             Self::Clean => 0,
-            Self::Killed | Self::CannotRun(SpawnFailure::System) => 1,
+            Self::Killed => 1,
             Self::Refused => 3,
+            Self::NotRun => 5,
+            Self::CannotRun(SpawnFailure::System) => 6,
             Self::CannotRun(SpawnFailure::NotExecutable) => 126,
             Self::CannotRun(SpawnFailure::NotFound) => 127,
             Self::Child(Exit::Code(code)) => code,

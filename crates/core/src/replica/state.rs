@@ -1,9 +1,9 @@
-//! The states of a replica, and the deadlines that each of them has.
+//! What a replica is: what its tree does, and what it intends with it.
 
 use core::fmt;
+use core::time::Duration;
 
 use super::{OnLoss, Outcome, Policy, Timer};
-use crate::defect;
 use crate::election::Elected;
 use crate::ids::{Term, Token};
 use crate::time::Moment;
@@ -29,81 +29,60 @@ impl fmt::Display for StateName {
     }
 }
 
+/// What the tree does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Follower(Follower),
-    PreLeader(PreLeader),
-    Leader(Leader),
-    PreFollower(PreFollower),
-    Terminating(Terminating),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Follower {
-    /// Until then we do not stand.
-    pub(super) cool_down: Option<Moment>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PreLeader {
-    pub(super) lease: Lease,
-    pub(super) start: Start,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum Tree {
+    /// There is none.
+    Empty,
     /// The child was started and is not ready yet.
     Starting { ready_by: Moment },
-    /// It is asked to end, to be started again.
+    /// The child is up.
+    Up { failed_checks: u32 },
+    /// The child is asked to end.
     Stopping { kill_at: Moment },
-    /// What is left of it is being killed, to be started again.
-    Clearing,
-    /// Nothing is left; it starts again then.
-    Waiting { until: Moment },
+    /// What is left is being killed.
+    Killing { since: Moment, remind_at: Moment },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leader {
-    pub(super) lease: Lease,
-    pub(super) failed_checks: u32,
+impl Tree {
+    pub(super) const fn is_empty(self) -> bool {
+        matches!(self, Self::Empty)
+    }
+
+    pub(super) fn killing(now: Moment) -> Self {
+        Self::Killing {
+            since: now,
+            remind_at: now + Self::REMIND_EVERY,
+        }
+    }
+
+    /// A kill that takes long is told again and again.
+    pub(super) const REMIND_EVERY: Duration = Duration::from_secs(5);
 }
 
+/// What we want.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PreFollower {
-    pub(super) lease: Lease,
-    pub(super) stop: Stop,
-    /// Whether to stay out for a while afterwards.
-    pub(super) cool_down: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Terminating {
-    /// The tree is to end.
-    Stopping {
-        lease: Lease,
-        stop: Stop,
-        outcome: Outcome,
-    },
-    /// The tree is empty and the lease is being released.
-    Leaving {
-        outcome: Outcome,
-    },
+pub(super) enum Intent {
+    /// To lead, and to run the child for as long as we do.
+    Run,
+    /// Not to lead until then, so that another replica does.
+    StayOut { until: Moment },
+    /// To run the child anew: when its tree is empty, or then.
+    Restart { at: Option<Moment> },
+    /// Not to lead any more when the tree is empty; perhaps not for a while.
+    StepDown { cool_down: bool },
+    /// To end when the tree is empty and the lease is released.
+    Terminate { outcome: Outcome },
+    /// Nothing more.
     Done,
 }
 
-/// A lease as the replica needs it.
+/// A lease as the replica needs it: the tree may act in this term, until then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lease {
     pub(super) term: Term,
     pub(super) token: Token,
     pub(super) valid_until: Moment,
-}
-
-/// The tree's end under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    Asked { kill_at: Moment },
-    Killing,
 }
 
 impl From<Elected> for Lease {
@@ -120,7 +99,6 @@ impl Lease {
     /// When soloist kills the tree because of the lease.
     pub(super) fn kill_by(&self, policy: &Policy) -> Moment {
         match policy.on_loss {
-            _ if defect!(policy.defect, NoKillBeforeExpiry) => Moment::NEVER,
             OnLoss::Strict => self.valid_until - policy.timings.kill_margin(),
             OnLoss::Graceful => Moment::NEVER,
         }
@@ -128,60 +106,66 @@ impl Lease {
 
     /// When the guard does.
     pub(super) fn guard_by(&self, policy: &Policy) -> Moment {
-        if defect!(policy.defect, NoKillBeforeExpiry) {
-            return Moment::NEVER;
-        }
         self.valid_until - policy.timings.guard_margin()
     }
-}
 
-impl State {
-    pub(super) const fn name(&self) -> StateName {
-        match self {
-            Self::Follower(_) => StateName::Follower,
-            Self::PreLeader(_) => StateName::PreLeader,
-            Self::Leader(_) => StateName::Leader,
-            Self::PreFollower(_) => StateName::PreFollower,
-            Self::Terminating(_) => StateName::Terminating,
-        }
-    }
-
-    /// The next deadline of this state. Of two at the same moment, the kill comes first.
-    pub(super) fn timer(&self, policy: &Policy) -> Option<(Moment, Timer)> {
-        let kill = |at, lease: &Lease| Some((lease.kill_by(policy).min(at), Timer::Kill));
-        let (kill, other) = match self {
-            Self::Follower(f) => (None, f.cool_down.map(|at| (at, Timer::CoolDown))),
-            Self::PreLeader(p) => match p.start {
-                Start::Starting { ready_by } => (
-                    kill(Moment::NEVER, &p.lease),
-                    Some((ready_by, Timer::ReadyLimit)),
-                ),
-                Start::Stopping { kill_at } => (kill(kill_at, &p.lease), None),
-                Start::Clearing => (None, None),
-                Start::Waiting { until } => {
-                    (kill(Moment::NEVER, &p.lease), Some((until, Timer::Restart)))
-                }
-            },
-            Self::Leader(l) => (kill(Moment::NEVER, &l.lease), None),
-            Self::PreFollower(p) => (p.stop.timer(&p.lease, policy), None),
-            Self::Terminating(Terminating::Stopping { lease, stop, .. }) => {
-                (stop.timer(lease, policy), None)
-            }
-            Self::Terminating(Terminating::Leaving { .. } | Terminating::Done) => (None, None),
-        };
-        [kill, other]
-            .into_iter()
-            .flatten()
-            .filter(|(at, _)| *at != Moment::NEVER)
-            .min_by_key(|(at, _)| *at)
+    /// When the first process of a container gives up on a kill that was ordered at `since`: the kernel can kill
+    /// what we cannot (who has become another user, say), and must before the lease ends. While the lease can be renewed there is no
+    /// hurry, but no sense in waiting for ever either: nobody runs the program meanwhile.
+    fn give_up_by(&self, policy: &Policy, since: Moment) -> Option<Moment> {
+        let margin = policy.timings.guard_margin() / 2;
+        let longest = since + policy.timings.lease().get();
+        (policy.first_process && policy.on_loss == OnLoss::Strict)
+            .then(|| (self.valid_until - margin).min(longest).max(since + margin))
     }
 }
 
-impl Stop {
-    fn timer(&self, lease: &Lease, policy: &Policy) -> Option<(Moment, Timer)> {
-        match self {
-            Self::Asked { kill_at } => Some((lease.kill_by(policy).min(*kill_at), Timer::Kill)),
-            Self::Killing => None,
+pub(super) const fn name(tree: Tree, intent: Intent) -> StateName {
+    match (intent, tree) {
+        (Intent::Terminate { .. } | Intent::Done, _) => StateName::Terminating,
+        (Intent::StepDown { .. }, _) => StateName::PreFollower,
+        (Intent::Restart { .. }, _) => StateName::PreLeader,
+        (Intent::StayOut { .. }, _) => StateName::Follower,
+        (Intent::Run, Tree::Empty) => StateName::Follower,
+        (Intent::Run, Tree::Up { .. }) => StateName::Leader,
+        (Intent::Run, Tree::Starting { .. } | Tree::Stopping { .. } | Tree::Killing { .. }) => {
+            StateName::PreLeader
         }
     }
+}
+
+/// The next deadline. Of two at the same moment, the kill comes first.
+pub(super) fn timer(
+    tree: Tree,
+    intent: Intent,
+    lease: Option<&Lease>,
+    policy: &Policy,
+) -> Option<(Moment, Timer)> {
+    let kill_by = lease.map_or(Moment::NEVER, |lease| lease.kill_by(policy));
+    let kill = (kill_by, Timer::Kill);
+    let (first, second) = match (tree, intent) {
+        (Tree::Empty, Intent::Restart { at: Some(at) }) => (Some(kill), Some((at, Timer::Restart))),
+        (Tree::Empty, Intent::StayOut { until }) => (Some((until, Timer::CoolDown)), None),
+        (
+            Tree::Empty,
+            Intent::Run
+            | Intent::Restart { at: None }
+            | Intent::StepDown { .. }
+            | Intent::Terminate { .. }
+            | Intent::Done,
+        ) => (None, None),
+        (Tree::Starting { ready_by }, _) => (Some(kill), Some((ready_by, Timer::ReadyLimit))),
+        (Tree::Up { .. }, _) => (Some(kill), None),
+        (Tree::Stopping { kill_at }, _) => (Some((kill_by.min(kill_at), Timer::Kill)), None),
+        (Tree::Killing { since, remind_at }, _) => {
+            let give_up = lease.and_then(|lease| lease.give_up_by(policy, since));
+            let reminder = (remind_at, Timer::KillReminder);
+            (give_up.map(|at| (at, Timer::GiveUp)), Some(reminder))
+        }
+    };
+    [first, second]
+        .into_iter()
+        .flatten()
+        .filter(|(at, _)| *at != Moment::NEVER)
+        .min_by_key(|(at, _)| *at)
 }

@@ -1,40 +1,48 @@
 //! The election's state machine: commands and events in, what to do next out.
 
-mod news;
 mod requests;
+mod rights;
+mod terms;
 
 use alloc::collections::VecDeque;
-use alloc::vec::Vec;
-use core::mem;
 
-use super::sight::{Sight, Source};
-use super::{Answer, Claim, Config, Loss, Output, Purpose};
-use crate::defect;
-use crate::ids::{Identity, OpId, Term, Token};
+use super::knowledge::Knowledge;
+use super::verdict::Source;
+use super::{Answer, Claim, Config, Loss, Output, Purpose, StoreCommand};
+use crate::ids::{Identity, OpId, Term, Token, WatchId};
 use crate::record::{Record, Snapshot};
 use crate::spread::Spread;
 use crate::time::Moment;
+use requests::{Kind, Requests, Watch};
+use rights::{Right, Rights};
 
 /// One replica's part in the election of a lease. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Election {
     config: Config,
     spread: Spread,
-    sight: Sight,
-    standing: bool,
-    /// When to give up releasing; `None` unless [`Election::leave`] is under way.
-    leave_by: Option<Moment>,
-    tenure: Option<Tenure>,
-    request: Option<Request>,
-    next_op: u64,
-    /// Writes of which we do not know whether they landed, oldest first, with when they were sent.
-    unresolved: Vec<(OpId, Moment)>,
-    read_first: Option<ReadFirst>,
-    /// The last write lost a race.
-    raced: bool,
-    next_try: Moment,
-    watch: Watch,
+    knowledge: Knowledge,
+    phase: Phase,
+    /// The last term that we tried to begin, until we know that it is over.
+    own_term: Option<Term>,
+    requests: Requests,
+    rights: Rights,
     outputs: VecDeque<Output>,
+}
+
+/// What we are in the election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// We take no part, and only watch.
+    Idle,
+    /// We take the lease as soon as it is free.
+    Candidate,
+    /// We hold the lease.
+    Leading(Tenure),
+    /// We hold the lease, and the owner has been told that the term ends. Renewed until the owner leaves.
+    Ending(Tenure),
+    /// The owner's tree is empty, and what we hold is being released, for as long as it is worth trying.
+    Leaving { by: Moment, stand_after: bool },
 }
 
 /// A lease that we hold.
@@ -45,8 +53,6 @@ pub struct Tenure {
     /// When the last write that is known to have landed was sent.
     sent: Moment,
     valid_until: Moment,
-    /// Whether the owner has been told that it ends.
-    ending: bool,
 }
 
 impl Tenure {
@@ -69,62 +75,19 @@ impl Tenure {
     }
 }
 
-#[derive(Debug)]
-struct Request {
-    op: OpId,
-    sent: Moment,
-    kind: RequestKind,
-}
-
-#[derive(Debug)]
-enum RequestKind {
-    Read { raced: bool },
-    Write(Write),
-}
-
-#[derive(Debug)]
-struct Write {
-    purpose: Purpose,
-    claim: Claim,
-    record: Record,
-}
-
-/// Why nothing may be written before the record has been read again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadFirst {
-    /// A write lost a race.
-    Raced,
-    /// A write's outcome is unknown.
-    Unsure,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Watch {
-    On { since: Moment },
-    Off { again_at: Moment },
-}
-
 // Commands.
 impl Election {
     /// A replica that does not take part yet: see [`Election::stand`].
     #[must_use]
     pub fn new(config: Config) -> Self {
-        let spread = Spread::from_seed(config.seed);
-        let start = Moment::since_boot(core::time::Duration::ZERO);
         Self {
+            spread: Spread::from_seed(config.seed),
             config,
-            spread,
-            sight: Sight::new(),
-            standing: false,
-            leave_by: None,
-            tenure: None,
-            request: None,
-            next_op: 0,
-            unresolved: Vec::new(),
-            read_first: None,
-            raced: false,
-            next_try: start,
-            watch: Watch::Off { again_at: start },
+            knowledge: Knowledge::new(),
+            phase: Phase::Idle,
+            own_term: None,
+            requests: Requests::new(),
+            rights: Rights::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -132,9 +95,11 @@ impl Election {
     /// Takes part from now on: watches the lease and takes it when it is free. To be called again after
     /// every [`Output::Lost`], when our tree is empty; a release under way comes first.
     pub fn stand(&mut self, now: Moment) {
-        self.standing = true;
-        if self.tenure.as_ref().is_some_and(|t| t.ending) {
-            self.begin_leaving(now);
+        match &mut self.phase {
+            Phase::Idle => self.phase = Phase::Candidate,
+            Phase::Candidate | Phase::Leading(_) => {}
+            Phase::Ending(_) => self.begin_leaving(now, true),
+            Phase::Leaving { stand_after, .. } => *stand_after = true,
         }
         self.advance(now);
     }
@@ -142,10 +107,9 @@ impl Election {
     /// Announces the end of our term, if we have one: [`Loss::Resigned`]. The lease is kept and
     /// renewed until [`Election::leave`].
     pub fn resign(&mut self, now: Moment) {
-        if let Some(tenure) = &mut self.tenure
-            && !mem::replace(&mut tenure.ending, true)
-        {
-            self.lose(Loss::Resigned);
+        if let Phase::Leading(tenure) = self.phase {
+            self.phase = Phase::Ending(tenure);
+            self.tell_loss(Loss::Resigned);
         }
         self.advance(now);
     }
@@ -153,22 +117,33 @@ impl Election {
     /// Takes part no more: releases what we hold, also what a write still under way may get us, then
     /// says [`Output::Left`]. Goes on watching. To be called only when our tree is empty.
     pub fn leave(&mut self, now: Moment) {
-        self.standing = false;
-        self.begin_leaving(now);
-        let writing = self
-            .request
-            .as_ref()
-            .is_some_and(|r| matches!(r.kind, RequestKind::Write(_)));
-        if !writing && self.nothing_to_release() {
+        self.begin_leaving(now, false);
+        if !self.requests.is_writing() && self.nothing_to_release() {
             self.end_leaving();
         }
         self.advance(now);
     }
 
-    fn begin_leaving(&mut self, now: Moment) {
-        let by = now + 2 * self.config.timings.attempt_limit();
-        self.leave_by.get_or_insert(by);
-        self.next_try = self.next_try.min(now);
+    fn begin_leaving(&mut self, now: Moment, stand_after: bool) {
+        let by = match self.phase {
+            Phase::Leaving { by, .. } => by,
+            Phase::Idle | Phase::Candidate | Phase::Leading(_) | Phase::Ending(_) => {
+                now + 2 * self.config.timings.attempt_limit()
+            }
+        };
+        self.phase = Phase::Leaving { by, stand_after };
+        self.requests.not_before = self.requests.not_before.min(now);
+    }
+
+    fn end_leaving(&mut self) {
+        if let Phase::Leaving { stand_after, .. } = self.phase {
+            self.own_term = None;
+            self.phase = match stand_after {
+                true => Phase::Candidate,
+                false => Phase::Idle,
+            };
+            self.outputs.push_back(Output::Left);
+        }
     }
 }
 
@@ -176,47 +151,47 @@ impl Election {
 impl Election {
     /// The answer to a request.
     pub fn handle_answer(&mut self, now: Moment, op: OpId, answer: Answer) {
-        let Some(request) = self.request.take_if(|r| r.op == op) else {
+        let Some(request) = self.requests.in_flight.take_if(|r| r.op == op) else {
             return;
         };
         match (request.kind, answer) {
-            (RequestKind::Read { raced }, Answer::Read(snapshot)) => {
-                self.read_first = None;
-                self.next_try = now;
-                if matches!(self.watch, Watch::Off { .. }) {
-                    self.watch = Watch::On { since: now };
-                    self.outputs.push_back(Output::Watch {
-                        after: snapshot.version,
-                    });
+            (Kind::Read { raced }, Answer::Read(snapshot)) => {
+                self.rights.granted(now, Right::Read);
+                self.requests.read_first = None;
+                self.requests.not_before = now;
+                if let Some(command) = self.requests.begin_watch(now, op, raced, &snapshot) {
+                    self.ask(command);
                 }
-                let source = Source::Read {
-                    sent: request.sent,
-                    raced,
-                };
-                self.observe(now, snapshot, source);
+                let sent = request.sent;
+                self.observe(now, snapshot, Source::Read { sent, raced });
             }
-            (RequestKind::Write(write), Answer::Written(version)) => {
-                self.resolve(op);
+            (Kind::Write(write), Answer::Written(version)) => {
+                self.rights.granted(now, Right::Write);
+                self.requests.landed(now, op);
                 self.written(now, request.sent, write, version);
             }
-            (RequestKind::Write(_), Answer::LostRace) => {
-                self.forget(op);
-                self.read_first = Some(ReadFirst::Raced);
-                match mem::replace(&mut self.raced, true) {
-                    false => self.next_try = now,
-                    // Twice in a row is no race but a store that contradicts itself.
-                    true => self.pause(request.sent),
-                }
-                // It would have told us in time, had it been well.
-                self.watch = Watch::Off { again_at: now };
+            (Kind::Write(write), Answer::LostRace) => {
+                self.rights.granted(now, Right::Write);
+                self.requests.forget(op);
+                self.lost_race(now, request.sent, &write);
             }
-            (RequestKind::Write(_), Answer::Unavailable) => {
-                self.forget(op);
+            (Kind::Write(_), Answer::Unavailable) => {
+                self.requests.forget(op);
                 self.pause(request.sent);
             }
-            (_, Answer::Refused) => {
-                self.forget(op);
-                self.outputs.push_back(Output::Refused { op });
+            (_, Answer::Throttled { wait }) => {
+                self.requests.forget(op);
+                self.pause(request.sent);
+                self.wait_as_asked(now, wait);
+            }
+            (kind, Answer::Refused) => {
+                self.requests.forget(op);
+                let right = match kind {
+                    Kind::Read { .. } => Right::Read,
+                    Kind::Write(_) => Right::Write,
+                };
+                let for_good = self.rights.refused(now, right);
+                self.outputs.push_back(Output::Refused { op, for_good });
                 self.pause(request.sent);
             }
             // An answer that does not fit its request proves as little as none.
@@ -227,38 +202,32 @@ impl Election {
                 | Answer::Written(_)
                 | Answer::LostRace
                 | Answer::Unavailable,
-            ) => {
-                self.unanswered(now, request.sent, kind);
-            }
+            ) => self.unanswered(request.sent, &kind),
         }
         self.advance(now);
     }
 
     /// A change that the watch reported.
-    pub fn handle_watch(&mut self, now: Moment, snapshot: Snapshot) {
-        self.observe(now, snapshot, Source::Watch);
+    pub fn handle_watch(&mut self, now: Moment, watch: WatchId, snapshot: Snapshot) {
+        if self.requests.watches(watch) {
+            self.observe(now, snapshot, Source::Watch);
+        }
         self.advance(now);
     }
 
     /// The watch has ended or is known to have missed something.
-    pub fn handle_watch_broken(&mut self, now: Moment) {
-        if let Watch::On { since } = self.watch {
-            let pause = self.retry_pause();
-            self.watch = Watch::Off {
-                again_at: now.max(since + pause),
-            };
-        }
+    pub fn handle_watch_broken(&mut self, now: Moment, watch: WatchId) {
+        let pause = self.retry_pause();
+        self.requests.watch_broke(now, watch, pause);
         self.advance(now);
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if let Some(request) = self
-            .request
-            .take_if(|r| now >= r.sent + self.config.timings.attempt_limit())
-        {
-            self.outputs.push_back(Output::Abandon { op: request.op });
-            self.unanswered(now, request.sent, request.kind);
+        let limit = self.config.timings.attempt_limit();
+        if let Some(request) = self.requests.in_flight.take_if(|r| now >= r.sent + limit) {
+            self.ask(StoreCommand::Abandon { op: request.op });
+            self.unanswered(request.sent, &request.kind);
         }
         self.advance(now);
     }
@@ -275,34 +244,38 @@ impl Election {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Moment> {
         let timings = &self.config.timings;
-        let request = self
-            .request
-            .as_ref()
-            .map(|r| r.sent + timings.attempt_limit());
-        let action = match self.request {
-            Some(_) => None,
-            None => self.next_action().map(|(at, _)| at),
+        let request = match &self.requests.in_flight {
+            Some(request) => Some(request.sent + timings.attempt_limit()),
+            None => self.next_request().map(|(at, _)| at),
         };
-        let term = self.tenure.as_ref().map(|t| match t.ending {
-            true => t.valid_until,
-            false => t.sent + timings.renew_deadline(),
-        });
-        [request, action, term, self.leave_by]
-            .into_iter()
-            .flatten()
-            .min()
+        let phase = match self.phase {
+            Phase::Idle | Phase::Candidate => None,
+            Phase::Leading(tenure) => Some(tenure.sent + timings.renew_deadline()),
+            Phase::Ending(tenure) => Some(tenure.valid_until),
+            Phase::Leaving { by, .. } => Some(by),
+        };
+        [request, phase].into_iter().flatten().min()
     }
 
     /// The lease that we hold.
     #[must_use]
     pub const fn tenure(&self) -> Option<&Tenure> {
-        self.tenure.as_ref()
+        match &self.phase {
+            Phase::Leading(tenure) | Phase::Ending(tenure) => Some(tenure),
+            Phase::Idle | Phase::Candidate | Phase::Leaving { .. } => None,
+        }
+    }
+
+    /// Whether a term may begin with the next answer.
+    #[must_use]
+    pub const fn is_candidate(&self) -> bool {
+        matches!(self.phase, Phase::Candidate)
     }
 
     /// Who holds the lease, as far as we have seen.
     #[must_use]
     pub fn holder(&self) -> Option<&Identity> {
-        self.sight.holder()
+        self.knowledge.holder()
     }
 }
 
@@ -315,16 +288,12 @@ enum Next {
     Leave,
 }
 
-// Inside.
+// What time brings about.
 impl Election {
-    /// What time alone brings about.
     fn advance(&mut self, now: Moment) {
-        self.check_tenure(now);
-        if self.leave_by.is_some_and(|by| now >= by) {
-            self.end_leaving();
-        }
-        while self.request.is_none()
-            && let Some((at, next)) = self.next_action()
+        self.keep_deadlines(now);
+        while self.requests.in_flight.is_none()
+            && let Some((at, next)) = self.next_request()
             && at <= now
         {
             match next {
@@ -337,53 +306,51 @@ impl Election {
         }
     }
 
-    fn check_tenure(&mut self, now: Moment) {
-        let Some(tenure) = &mut self.tenure else {
-            return;
-        };
-        if now >= tenure.valid_until {
-            self.tenure = None;
-            self.lose(Loss::Expired);
-        } else if now >= tenure.sent + self.config.timings.renew_deadline()
-            && !mem::replace(&mut tenure.ending, true)
-        {
-            self.lose(Loss::RenewDeadline);
+    fn keep_deadlines(&mut self, now: Moment) {
+        match self.phase {
+            Phase::Idle | Phase::Candidate => {}
+            Phase::Leading(tenure) | Phase::Ending(tenure) if now >= tenure.valid_until => {
+                self.lose(Loss::Expired);
+            }
+            Phase::Leading(tenure) if now >= tenure.sent + self.config.timings.renew_deadline() => {
+                self.phase = Phase::Ending(tenure);
+                self.tell_loss(Loss::RenewDeadline);
+            }
+            Phase::Leading(_) | Phase::Ending(_) => {}
+            Phase::Leaving { by, .. } if now >= by => self.end_leaving(),
+            Phase::Leaving { .. } => {}
         }
-    }
-
-    /// A new term begins only when the owner stands again, for only it knows when its tree is empty.
-    fn lose(&mut self, loss: Loss) {
-        self.standing = false;
-        self.outputs.push_back(Output::Lost(loss));
     }
 
     /// The next request to make, and when. One table for the deadline and the deed.
-    fn next_action(&self) -> Option<(Moment, Next)> {
-        let leaving = self.leave_by.is_some();
-        if !self.standing && !leaving && self.sight.snapshot().is_none() {
-            return None;
-        }
+    fn next_request(&self) -> Option<(Moment, Next)> {
+        let requests = &self.requests;
+        let ready = requests.not_before;
+        let leaving = matches!(self.phase, Phase::Leaving { .. });
         if leaving && self.nothing_to_release() {
-            return Some((self.next_try, Next::Leave));
+            return Some((ready, Next::Leave));
         }
-        if self.read_first.is_some() || self.sight.snapshot().is_none() {
-            return Some((self.next_try, Next::Read));
+        if self.knowledge.snapshot().is_none() {
+            return (self.phase != Phase::Idle).then_some((ready, Next::Read));
         }
-        let write = if leaving {
-            Some((self.next_try, Next::Release))
-        } else if let Some(tenure) = &self.tenure {
-            let stopped = tenure.ending && defect!(self.config.defect, NoRenewalWhileDraining);
-            let due = tenure.sent + self.config.timings.renew_interval();
-            (!stopped).then_some((due.max(self.next_try), Next::Renew))
-        } else if self.standing {
-            let (clear_at, _) = self.sight.clear();
-            Some((clear_at.max(self.next_try), Next::Acquire))
-        } else {
-            None
+        if let Some(read_first) = requests.read_first {
+            return Some((read_first.at(ready), Next::Read));
+        }
+        let write = match self.phase {
+            Phase::Idle => None,
+            Phase::Candidate => {
+                let free_at = self.knowledge.free_at().max(requests.after_the_crowd);
+                Some((free_at.max(ready), Next::Acquire))
+            }
+            Phase::Leading(tenure) | Phase::Ending(tenure) => {
+                let due = tenure.sent + self.config.timings.renew_interval();
+                Some((due.max(ready), Next::Renew))
+            }
+            Phase::Leaving { .. } => Some((ready, Next::Release)),
         };
-        let watch = match self.watch {
+        let watch = match requests.watch {
             Watch::On { .. } => None,
-            Watch::Off { again_at } => Some((again_at.max(self.next_try), Next::Read)),
+            Watch::Off { again_at } => Some((again_at.max(ready), Next::Read)),
         };
         [write, watch]
             .into_iter()
@@ -392,11 +359,11 @@ impl Election {
     }
 
     fn nothing_to_release(&self) -> bool {
-        let held = self
-            .sight
-            .record()
-            .is_some_and(|r| self.wrote(r) && r.holder.is_some() && self.sight.is_newest_term(r));
-        !held && self.read_first.is_none()
+        let held = self.knowledge.record().is_some_and(|r| {
+            let of_own_term = self.own_term == Some(Term::new(r.transitions));
+            self.wrote(r) && r.holder.is_some() && of_own_term
+        });
+        !held && self.requests.read_first.is_none()
     }
 
     fn wrote(&self, record: &Record) -> bool {
@@ -405,10 +372,13 @@ impl Election {
             .is_some_and(|s| s.instance == self.config.instance)
     }
 
-    fn end_leaving(&mut self) {
-        self.tenure = None;
-        if self.leave_by.take().is_some() {
-            self.outputs.push_back(Output::Left);
-        }
+    /// The term has ended. A new one begins only when the owner stands again, for only it knows when its tree is empty.
+    fn lose(&mut self, loss: Loss) {
+        self.phase = Phase::Idle;
+        self.tell_loss(loss);
+    }
+
+    fn tell_loss(&mut self, loss: Loss) {
+        self.outputs.push_back(Output::Lost(loss));
     }
 }

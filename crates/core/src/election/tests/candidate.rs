@@ -126,15 +126,68 @@ fn the_count_goes_on_while_not_standing() {
 }
 
 #[test]
-fn a_lost_race_is_followed_by_a_read_and_a_new_watch() {
+fn a_lost_race_is_answered_by_the_watch_that_is_there() {
     let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
     bench.run_until(15.5);
     bench.answer(15.6, Answer::LostRace);
-    assert!(bench.is_reading());
-    let outputs = bench.answer(15.7, read(at(8, held("c", 15, 5))));
-    assert!(watches(&outputs, 8));
+    assert!(bench.is_idle(), "{:?}", bench.pending);
+    bench.watch(15.7, at(8, held("c", 15, 5)));
     takeover_between(&mut bench, 30.7, 31.2);
     assert_eq!(bench.write().base, v(8));
+}
+
+#[test]
+fn a_lost_race_that_the_watch_has_explained_already_needs_no_read() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    bench.run_until(15.5);
+    bench.watch(15.6, at(8, held("c", 15, 5)));
+    bench.answer(15.7, Answer::LostRace);
+    takeover_between(&mut bench, 30.6, 31.1);
+    assert_eq!(bench.write().base, v(8));
+}
+
+#[test]
+fn a_lost_race_that_the_watch_does_not_explain_is_followed_by_a_read_and_a_new_watch() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    bench.run_until(15.5);
+    bench.lose_race_unseen(15.5);
+    let outputs = bench.answer(16.1, read(at(8, held("c", 15, 5))));
+    assert!(watches(&outputs, 8));
+    takeover_between(&mut bench, 31.1, 31.6);
+    assert_eq!(bench.write().base, v(8));
+}
+
+#[test]
+fn who_lost_races_for_a_release_spreads_itself_and_who_wins_does_not() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    let mut waits = Vec::new();
+    for round in 0..6u64 {
+        let seconds = 1.0 + round as f64;
+        let (version, term) = (10 + 10 * round, 4 + round);
+        bench.watch(seconds, at(version, released(held("b", 15, term))));
+        bench.run_until(seconds + 0.3);
+        waits.push(bench.sent().since(t(seconds)));
+        bench.answer(seconds + 0.3, Answer::LostRace);
+        bench.watch(seconds + 0.4, at(version + 1, held("b", 15, term + 1)));
+    }
+    assert_eq!(waits[0], Duration::ZERO);
+    assert!(waits[1] <= Duration::from_millis(2), "{waits:?}");
+    assert!(waits.iter().all(|w| *w <= Timings::LARGEST_CROWD));
+    assert!(
+        waits[3..].iter().any(|w| *w > Duration::from_millis(2)),
+        "{waits:?}"
+    );
+
+    bench.watch(8.0, at(90, released(held("b", 15, 10))));
+    bench.run_until(8.3);
+    bench.answer(8.3, written(91));
+    bench.leave(9.0);
+    bench.answer(9.0, written(92));
+    bench.stand(9.1);
+    bench.answer(9.1, Answer::Unavailable);
+    bench.watch(9.2, at(93, held("b", 15, 12)));
+    bench.watch(12.0, at(94, released(held("b", 15, 12))));
+    assert_eq!(bench.sent(), t(12.0));
 }
 
 #[test]
@@ -143,10 +196,10 @@ fn a_watch_that_died_silently_only_costs_a_lost_race() {
     let outputs = bench.run_until(15.5);
     assert_eq!(bench.write().base, v(7));
     assert_eq!(elected(&outputs), None);
-    let outputs = bench.answer(15.5, Answer::LostRace);
+    bench.lose_race_unseen(15.5);
+    let outputs = bench.answer(16.0, read(at(9, held("b", 15, 4))));
     assert_eq!(elected(&outputs), None);
-    bench.answer(15.5, read(at(9, held("b", 15, 4))));
-    takeover_between(&mut bench, 30.5, 31.0);
+    takeover_between(&mut bench, 31.0, 31.5);
 }
 
 #[test]
@@ -183,11 +236,63 @@ fn a_refusal_is_reported_and_tried_again_at_the_retry_pace() {
     let mut bench = Bench::new(me());
     bench.stand(0.0);
     let op = bench.pending.as_ref().expect("the first read").op;
-    assert_eq!(bench.answer(0.1, Answer::Refused), [Output::Refused { op }]);
+    let told = Output::Refused {
+        op,
+        for_good: false,
+    };
+    assert_eq!(bench.answer(0.1, Answer::Refused), [told]);
     bench.run_until(1.99);
     assert!(bench.is_idle());
     bench.run_until(2.4);
     assert!(bench.is_reading());
+}
+
+#[test]
+fn a_store_that_asks_for_patience_gets_it() {
+    let mut bench = Bench::new(me());
+    bench.stand(0.0);
+    let wait = Duration::from_secs(7);
+    bench.answer(0.1, Answer::Throttled { wait });
+    bench.run_until(7.0);
+    assert!(bench.is_idle());
+    bench.run_until(7.2);
+    assert!(bench.is_reading());
+}
+
+fn gave_up(outputs: &[Output]) -> bool {
+    let for_good = |o: &Output| matches!(o, Output::Refused { for_good: true, .. });
+    outputs.iter().any(for_good)
+}
+
+#[test]
+fn who_is_refused_from_the_start_gives_up_after_a_minute() {
+    let mut bench = Bench::new(me());
+    bench.stand(0.0);
+    bench.answer(0.1, Answer::Refused);
+    assert!(!gave_up(&bench.run_answering(60.0, &Answer::Refused)));
+    assert!(gave_up(&bench.run_answering(63.0, &Answer::Refused)));
+}
+
+#[test]
+fn who_may_read_but_was_never_allowed_to_write_gives_up_too() {
+    let mut bench = Bench::shown(me(), absent(1));
+    assert!(!gave_up(&bench.answer(0.1, Answer::Refused)));
+    assert!(!gave_up(&bench.run_answering(60.0, &Answer::Refused)));
+    assert!(gave_up(&bench.run_answering(63.0, &Answer::Refused)));
+}
+
+#[test]
+fn who_has_written_before_never_gives_up() {
+    let mut bench = Bench::shown(me(), absent(1));
+    bench.answer(0.1, Answer::LostRace);
+    assert!(!gave_up(&bench.run_answering(300.0, &Answer::Refused)));
+}
+
+#[test]
+fn a_standby_that_has_read_for_a_minute_never_gives_up() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 90, 4)));
+    bench.run_until(80.0);
+    assert!(!gave_up(&bench.run_answering(300.0, &Answer::Refused)));
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn a_stalled_acquisition_is_abandoned_and_read_about() {
     let mut bench = Bench::shown(me(), absent(1));
     let op = bench.pending.as_ref().expect("the write").op;
     let outputs = bench.run_until(2.5);
-    assert_eq!(outputs[0], Output::Abandon { op });
+    assert_eq!(outputs[0], Output::Store(StoreCommand::Abandon { op }));
     assert!(bench.is_reading());
 }
 
@@ -183,10 +183,12 @@ fn a_release_that_is_seen_before_its_answer_renews_nothing() {
 #[test]
 fn a_store_that_contradicts_itself_is_asked_at_the_retry_pace() {
     let mut bench = Bench::shown(me(), absent(1));
-    bench.answer(0.1, Answer::LostRace);
-    bench.answer(0.2, read(absent(1)));
-    bench.answer(0.3, Answer::LostRace);
+    bench.lose_race_unseen(0.1);
+    bench.answer(0.7, read(absent(1)));
+    bench.answer(0.8, Answer::LostRace);
     assert!(bench.is_idle(), "{:?}", bench.pending);
-    bench.run_until(2.7);
+    bench.run_until(2.6);
+    assert!(bench.is_idle(), "{:?}", bench.pending);
+    bench.run_until(3.2);
     assert!(bench.is_reading());
 }

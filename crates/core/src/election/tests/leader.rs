@@ -75,7 +75,7 @@ fn one_stalled_request_does_not_cost_the_leadership() {
     bench.run_until(5.0);
     let stalled = bench.pending.as_ref().expect("the renewal").op;
     let outputs = bench.run_until(7.5);
-    assert!(outputs.contains(&Output::Abandon { op: stalled }));
+    assert!(outputs.contains(&Output::Store(StoreCommand::Abandon { op: stalled })));
     assert!(bench.is_reading());
     assert_eq!(bench.sent(), t(7.5));
 
@@ -242,6 +242,20 @@ fn a_refused_renewal_is_reported_and_tried_again_until_the_deadline() {
         .filter(|o| matches!(o, Output::Refused { .. }));
     assert_eq!(refusals.count(), 3);
     assert_eq!(losses(&outputs), [Loss::RenewDeadline]);
+}
+
+#[test]
+fn a_store_that_asks_for_patience_does_not_cost_the_lease() {
+    let mut bench = Bench::leading();
+    bench.run_until(5.0);
+    let wait = Duration::from_secs(3600);
+    bench.answer(5.1, Answer::Throttled { wait });
+    bench.run_until(7.4);
+    assert!(bench.is_idle());
+    // The renew deadline, 10 s, less one attempt.
+    bench.run_until(7.6);
+    assert!(!bench.is_idle());
+    assert_eq!(losses(&bench.answer(7.7, written(9))), []);
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn leaving_releases_what_an_acquisition_under_way_brings() {
 fn leaving_is_done_when_an_acquisition_under_way_lost_its_race() {
     let mut bench = Bench::shown(me(), absent(1));
     bench.leave(0.1);
-    bench.answer(0.2, Answer::LostRace);
-    let outputs = bench.answer(0.3, read(at(2, held("b", 15, 0))));
+    bench.lose_race_unseen(0.2);
+    let outputs = bench.answer(0.8, read(at(2, held("b", 15, 0))));
     assert!(outputs.contains(&Output::Left));
     assert!(bench.is_idle());
 }
@@ -191,4 +191,13 @@ fn an_own_record_of_a_former_term_is_not_ours_to_release() {
     bench.watch(2.0, at(6, mine));
     assert!(bench.leave(3.0).contains(&Output::Left));
     assert!(bench.is_idle());
+}
+
+/// Found by the simulator: a watch that lagged showed an older state with a higher number.
+#[test]
+fn a_term_is_released_even_if_a_higher_number_has_been_seen() {
+    let mut bench = Bench::leading();
+    bench.watch(1.0, at(1, held("b", 15, 9)));
+    bench.leave(2.0);
+    assert_eq!(bench.write().purpose, Purpose::Release);
 }

@@ -7,15 +7,15 @@ mod leaving;
 mod random;
 mod sighting;
 mod vanished;
+mod verdicts;
 
 use core::time::Duration;
 use std::vec::Vec;
 
 use super::{
     Answer, Base, Claim, Config, Elected, Election, Identity, InstanceId, Loss, OpId, Output,
-    PodUid, Purpose, Record, Snapshot, Term, Token, Version,
+    PodUid, Purpose, Record, Snapshot, StoreCommand, Term, Token, Version, WatchId,
 };
-use crate::mutant::Defect;
 use crate::record::Signature;
 use crate::time::Moment;
 use crate::timings::{LeaseDuration, Preset, Timings};
@@ -42,7 +42,6 @@ fn me() -> Config {
         pod: None,
         timings: Timings::preset(Preset::Standard),
         seed: 1,
-        defect: Defect::NONE,
     }
 }
 
@@ -60,6 +59,8 @@ fn held(by: &str, seconds: u32, transitions: u64) -> Record {
             term: Term::new(transitions),
             duration: duration.expect("a valid duration"),
             write: OpId::new(2),
+            // As if it had just been written.
+            base: Version::new(u64::MAX),
             released: false,
         }),
     }
@@ -129,7 +130,8 @@ fn extended(outputs: &[Output]) -> Option<Moment> {
 
 fn watches(outputs: &[Output], after: u64) -> bool {
     let after = Version::new(after);
-    outputs.contains(&Output::Watch { after })
+    let watched = |output: &Output| matches!(output, Output::Store(StoreCommand::Watch { after: at, .. }) if *at == after);
+    outputs.iter().any(watched)
 }
 
 #[derive(Clone, Debug)]
@@ -150,6 +152,7 @@ struct Pending {
 struct Bench {
     election: Election,
     pending: Option<Pending>,
+    watch: WatchId,
 }
 
 impl Bench {
@@ -157,6 +160,7 @@ impl Bench {
         Self {
             election: Election::new(config),
             pending: None,
+            watch: WatchId::new(0),
         }
     }
 
@@ -197,18 +201,26 @@ impl Bench {
         self.late_answer(seconds, pending.op, answer)
     }
 
+    /// The write under way lost a race, and the watch does not tell to whom: after half a second it is read.
+    fn lose_race_unseen(&mut self, seconds: f64) {
+        self.answer(seconds, Answer::LostRace);
+        assert!(self.is_idle(), "the watch may tell");
+        self.run_until(seconds + 0.5);
+        assert!(self.is_reading() && self.sent() == t(seconds + 0.5));
+    }
+
     fn late_answer(&mut self, seconds: f64, op: OpId, answer: Answer) -> Vec<Output> {
         self.election.handle_answer(t(seconds), op, answer);
         self.collect(t(seconds))
     }
 
     fn watch(&mut self, seconds: f64, snapshot: Snapshot) -> Vec<Output> {
-        self.election.handle_watch(t(seconds), snapshot);
+        self.election.handle_watch(t(seconds), self.watch, snapshot);
         self.collect(t(seconds))
     }
 
     fn break_watch(&mut self, seconds: f64) -> Vec<Output> {
-        self.election.handle_watch_broken(t(seconds));
+        self.election.handle_watch_broken(t(seconds), self.watch);
         self.collect(t(seconds))
     }
 
@@ -253,13 +265,13 @@ impl Bench {
         let mut outputs = Vec::new();
         while let Some(output) = self.election.poll_output() {
             let request = match &output {
-                Output::Read { op } => Some((*op, None)),
-                Output::Write {
+                Output::Store(StoreCommand::Read { op }) => Some((*op, None)),
+                Output::Store(StoreCommand::Write {
                     op,
                     base,
                     record,
                     purpose,
-                } => Some((
+                }) => Some((
                     *op,
                     Some(Write {
                         base: *base,
@@ -267,7 +279,11 @@ impl Bench {
                         purpose: *purpose,
                     }),
                 )),
-                Output::Abandon { op } => {
+                Output::Store(StoreCommand::Watch { watch, .. }) => {
+                    self.watch = *watch;
+                    None
+                }
+                Output::Store(StoreCommand::Abandon { op }) => {
                     let abandoned = self.pending.take().map(|p| p.op);
                     assert_eq!(abandoned, Some(*op), "abandons what is under way");
                     None
@@ -309,9 +325,7 @@ impl Bench {
     }
 
     fn valid_until(&self) -> Option<Moment> {
-        self.election
-            .tenure()
-            .map(super::machine::Tenure::valid_until)
+        self.election.tenure().map(super::Tenure::valid_until)
     }
 }
 

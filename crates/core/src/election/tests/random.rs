@@ -151,9 +151,10 @@ impl World {
             }
             Input::Watch(sight) => {
                 let snapshot = self.snapshot(sight);
-                self.bench.election.handle_watch(now, snapshot);
+                let watch = self.bench.watch;
+                self.bench.election.handle_watch(now, watch, snapshot);
             }
-            Input::WatchBroken => election.handle_watch_broken(now),
+            Input::WatchBroken => election.handle_watch_broken(now, self.bench.watch),
             Input::KeepDeadlines(millis) => {
                 let until = now + Duration::from_millis(millis);
                 while let Some(due) = self.bench.election.next_deadline()
@@ -184,7 +185,9 @@ impl World {
     fn check(&mut self) {
         for output in self.bench.collect(self.now) {
             match output {
-                Output::Write { record, .. } => self.last_write = Some((self.now, record)),
+                Output::Store(StoreCommand::Write { record, .. }) => {
+                    self.last_write = Some((self.now, record));
+                }
                 Output::Elected(_) => {
                     assert!(self.standing, "elected without standing");
                     assert!(!self.leaving, "elected while leaving");

@@ -1,4 +1,4 @@
-//! What is news and what is told about it.
+//! What counts as a change, and what is told about it.
 
 use super::*;
 
@@ -36,12 +36,14 @@ fn a_watch_that_lags_behind_what_was_read_is_ignored() {
 #[test]
 fn a_read_that_the_watch_overtook_is_ignored() {
     let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
-    bench.break_watch(4.0);
+    bench.run_until(15.5);
+    bench.answer(15.6, Answer::Unknown);
+    bench.run_until(17.9);
     assert!(bench.is_reading());
-    bench.watch(4.1, at(8, held("b", 15, 4)));
-    bench.answer(4.2, read(at(7, released(held("a", 15, 3)))));
+    bench.watch(17.9, at(8, held("b", 15, 4)));
+    bench.answer(17.9, read(at(6, released(held("a", 15, 3)))));
     assert!(bench.is_idle());
-    bench.run_until(19.6);
+    bench.run_until(33.4);
     assert_eq!(bench.write().base, v(8));
 }
 
@@ -49,13 +51,13 @@ fn a_read_that_the_watch_overtook_is_ignored() {
 fn a_store_set_back_to_an_older_version_is_believed_when_it_is_read() {
     let mut bench = Bench::shown(me(), at(50, held("b", 15, 9)));
     bench.run_until(15.5);
-    bench.answer(15.5, Answer::LostRace);
-    bench.answer(15.6, read(at(20, held("c", 15, 4))));
+    bench.lose_race_unseen(15.5);
+    bench.answer(16.1, read(at(20, held("c", 15, 4))));
     assert!(bench.is_idle());
     assert_eq!(bench.election.holder(), Some(&name("c")));
-    bench.run_until(30.59);
+    bench.run_until(31.09);
     assert!(bench.is_idle());
-    bench.run_until(31.1);
+    bench.run_until(31.6);
     assert_eq!(bench.write().base, v(20));
 }
 

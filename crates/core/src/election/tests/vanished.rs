@@ -113,7 +113,7 @@ fn a_record_that_was_created_and_deleted_unseen_is_waited_out_again() {
     let mut bench = watching(held("b", 15, 4));
     bench.watch(3.0, absent(8));
     bench.run_until(15.5);
-    bench.answer(15.5, Answer::LostRace);
+    bench.lose_race_unseen(15.5);
     bench.answer(16.0, read(absent(12)));
     assert_waited_out(&mut bench, 31.0, 31.5);
 }
@@ -273,4 +273,62 @@ fn a_doubt_about_two_holders_is_not_settled_by_one_of_them() {
         "c may believe in its lease until 61: {:?}",
         bench.pending
     );
+}
+
+/// Found by the simulator, while a rollout changed the lease duration.
+#[test]
+fn an_emptied_record_is_waited_out_as_its_own_holder_was_promised_not_as_an_earlier_one() {
+    let mut bench = watching(held("b", 5, 4));
+    reread(&mut bench, 3.0, at(9, emptied(held("c", 15, 5))));
+    assert_waited_out(&mut bench, 18.0, 18.5);
+}
+
+/// Found by the simulator: a record of former times is written back while the leader is cut off, and a read that shows
+/// the leader's own arrives after it.
+#[test]
+fn a_term_that_only_an_overtaken_read_shows_is_waited_out_too() {
+    let mut bench = watching(unsigned("x", 1, 0));
+    bench.run_until(1.5);
+    bench.answer(1.5, Answer::Unknown);
+    bench.run_until(3.9);
+    assert!(bench.is_reading());
+    bench.watch(4.0, at(21, unsigned("x", 1, 0)));
+    bench.answer(4.1, read(at(20, held("b", 15, 1))));
+    bench.run_until(19.0);
+    assert!(bench.is_idle(), "{:?}", bench.pending);
+    bench.run_until(19.6);
+    assert_eq!(bench.write().base, v(21));
+    assert_eq!(bench.write().record.transitions, 2);
+}
+
+/// Found by the simulator, whose watch showed the deletion before the renewals: it must not, and no store may.
+#[test]
+fn renewals_that_arrive_late_and_all_at_once_are_counted_from_their_arrival() {
+    let mut bench = watching(held("b", 15, 4));
+    for version in 8..12 {
+        bench.watch(40.0, at(version, held("b", 15, 4)));
+    }
+    bench.watch(40.0, absent(12));
+    assert_waited_out(&mut bench, 55.0, 55.5);
+}
+
+#[test]
+fn a_store_whose_versions_mean_other_records_now_is_waited_out() {
+    let mut bench = watching(held("b", 15, 4));
+    bench.break_watch(3.0);
+    bench.answer(3.0, read(at(7, released(held("c", 15, 3)))));
+    assert_waited_out(&mut bench, 18.0, 18.5);
+}
+
+/// Found by the simulator: numbers of terms go down where records of former times are written back.
+#[test]
+fn an_own_record_that_is_written_back_under_a_higher_number_is_waited_out_too() {
+    let mut bench = Bench::shown(me(), at(7, released(held("b", 15, 4))));
+    let mine = bench.write().record.clone();
+    bench.answer(0.0, written(8));
+    bench.watch(1.0, at(9, held("c", 60, 3)));
+    bench.stand(1.0);
+    bench.watch(2.0, at(10, mine));
+    bench.run_until(60.9);
+    assert!(bench.is_idle(), "{:?}", bench.pending);
 }

@@ -102,6 +102,14 @@ fn a_lease_that_ends_during_a_restart_kills_and_is_no_restart() {
 }
 
 #[test]
+fn a_lease_taken_while_leftovers_are_asked_to_end_kills_them_at_once() {
+    let mut bench = Bench::leader(policy());
+    bench.feed(1.0, ended(1));
+    let lost = Event::Lost(Loss::Deleted);
+    assert_eq!(bench.feed(2.0, lost), [Action::KillTree]);
+}
+
+#[test]
 fn a_lease_lost_during_a_restart_does_not_ask_the_child_twice() {
     let mut bench = Bench::leader(policy());
     let checks = [Event::Unhealthy, Event::Unhealthy, Event::Unhealthy];
@@ -114,7 +122,7 @@ fn a_lease_lost_during_a_restart_does_not_ask_the_child_twice() {
 #[test]
 fn a_lease_lost_while_clearing_up_waits_for_the_kill_under_way() {
     let mut bench = Bench::leader(policy());
-    bench.feed(1.0, ended(1));
+    bench.feed(1.0, Event::GuardLost);
     assert_eq!(bench.feed(2.0, Event::Lost(Loss::Deleted)), []);
     assert_eq!(
         bench.feed(3.0, Event::TreeEmpty),

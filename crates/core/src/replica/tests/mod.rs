@@ -1,6 +1,7 @@
 //! One replica, driven by hand. Times are seconds since boot.
 
 mod crashing;
+mod killing;
 mod losing;
 mod once;
 mod random;
@@ -32,8 +33,8 @@ fn policy() -> Policy {
         unhealthy_after: 3,
         on_unhealthy: OnUnhealthy::Restart,
         cool_down: Duration::from_secs(20),
+        first_process: false,
         once: false,
-        defect: Defect::NONE,
     }
 }
 
@@ -209,10 +210,14 @@ impl Bench {
                     self.holds = false;
                 }
                 Action::Exit(_) => {
-                    assert!(!self.tree_lives, "the end while the tree lives");
+                    let kernel_kills = self.policy.first_process && self.killed;
+                    assert!(
+                        !self.tree_lives || kernel_kills,
+                        "the end while the tree lives"
+                    );
                     self.done = true;
                 }
-                Action::Stand | Action::Resign | Action::StopChild => {}
+                Action::Stand | Action::Resign | Action::StopChild | Action::TellOfKill { .. } => {}
             }
         }
     }

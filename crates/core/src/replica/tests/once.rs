@@ -43,10 +43,7 @@ fn end(bench: &mut Bench, seconds: f64) -> Outcome {
 fn a_child_that_ends_ends_the_replica_with_its_code_or_signal() {
     for exit in [Exit::Code(0), Exit::Code(3), Exit::Signal(11)] {
         for mut bench in [Bench::leader(once()), Bench::starting(once())] {
-            assert_eq!(
-                bench.feed(2.0, Event::Exited(exit)),
-                [Action::Resign, Action::KillTree]
-            );
+            assert_eq!(bench.feed(2.0, Event::Exited(exit)), [Action::Resign]);
             assert_eq!(bench.state(), StateName::Terminating);
             assert_eq!(end(&mut bench, 3.0), Outcome::Child(exit));
         }
@@ -116,8 +113,17 @@ fn a_child_that_was_stopped_because_the_lease_was_lost_runs_again_in_the_next_te
 }
 
 #[test]
-fn a_follower_that_is_stopped_ran_nothing_and_ends_clean() {
+fn a_follower_that_is_stopped_ran_nothing_and_says_so() {
     let mut bench = Bench::follower(once());
     bench.feed(1.0, Event::StopSignal);
-    assert_eq!(bench.feed(1.1, Event::Left), [Action::Exit(Outcome::Clean)]);
+    let exit = Action::Exit(Outcome::NotRun);
+    assert_eq!(bench.feed(1.1, Event::Left), [exit]);
+    assert_eq!(Outcome::NotRun.code(), 5);
+}
+
+#[test]
+fn a_child_that_is_stopped_before_it_is_started_has_not_run() {
+    let mut bench = Bench::starting(once());
+    bench.feed(1.0, Event::StopSignal);
+    assert_eq!(end(&mut bench, 1.1), Outcome::NotRun);
 }

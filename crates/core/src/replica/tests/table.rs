@@ -28,6 +28,8 @@ fn events() -> Vec<Event> {
         Timer::ReadyLimit,
         Timer::Restart,
         Timer::CoolDown,
+        Timer::KillReminder,
+        Timer::GiveUp,
     ];
     let mut events = vec![
         elected(18.0),

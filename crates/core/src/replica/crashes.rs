@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::replica::Policy;
+use super::Policy;
 use crate::time::Moment;
 
 /// The child's ends after which it is started again: by itself, or because it was not well.
