@@ -18,8 +18,10 @@ pub(crate) fn nanos(duration: Duration) -> Nanos {
 pub(crate) struct Clock {
     uptime: Nanos,
     rate: f64,
-    /// Time that it did not count: always 0, but for the mutant whose clock stops in suspend.
+    /// Time that it did not count.
     lost: Nanos,
+    /// When it stood still, by its own reading, and for how long.
+    losses: Vec<(Moment, Nanos)>,
 }
 
 impl Clock {
@@ -28,6 +30,7 @@ impl Clock {
             uptime,
             rate,
             lost: 0,
+            losses: Vec::new(),
         }
     }
 
@@ -45,8 +48,16 @@ impl Clock {
         (elapsed as f64 / self.rate) as Nanos + self.lost + 2
     }
 
-    pub(crate) fn lose(&mut self, length: Nanos) {
+    /// It has stood still for `length`, until `now`.
+    pub(crate) fn lose(&mut self, now: Nanos, length: Nanos) {
         self.lost += length;
+        self.losses.push((self.read(now), length));
+    }
+
+    /// How much time it has not counted since it showed `moment`.
+    pub(crate) fn lost_since(&self, moment: Moment) -> Nanos {
+        let since = self.losses.iter().rev().take_while(|(at, _)| *at >= moment);
+        since.map(|(_, length)| length).sum()
     }
 }
 
@@ -64,5 +75,15 @@ mod tests {
                 assert!(clock.read(at) >= moment && clock.read(at - 10) < moment);
             }
         }
+    }
+
+    #[test]
+    fn a_pause_that_it_does_not_count_is_missing_from_its_reading() {
+        let mut clock = Clock::new(0, 1.0);
+        let before = clock.read(2 * SECOND);
+        clock.lose(5 * SECOND, 3 * SECOND);
+        assert_eq!(clock.read(5 * SECOND), before);
+        assert_eq!(clock.lost_since(before), 3 * SECOND);
+        assert_eq!(clock.lost_since(clock.read(6 * SECOND)), 0);
     }
 }

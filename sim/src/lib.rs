@@ -4,15 +4,22 @@
 //! [`run()`] plays one schedule. After every step it checks what must always hold ([`check`]); when the
 //! faults are over, that a leader with a running child appears within a bound and stays.
 
+mod behaviour;
 pub mod check;
+mod client_go;
 mod clock;
 pub mod corpus;
-mod dice;
 mod faults;
+mod freeze;
+pub mod gaps;
+mod guard;
 mod hosts;
+mod kill;
 mod link;
+mod orders;
 pub mod plan;
 mod queue;
+mod rng;
 pub mod run;
 mod soloist;
 mod store;

@@ -1,18 +1,20 @@
 //! Between a replica and the store: delays, losses, late arrivals, watches that lag or die.
 
-use soloist_core::election::Answer;
+use soloist_core::election::{Answer, Base, Purpose};
 use soloist_core::ids::{InstanceId, Version};
-use soloist_core::record::Snapshot;
+use soloist_core::record::{Record, Snapshot};
 
+use crate::check::Eraser;
 use crate::clock::{MILLI, Nanos, SECOND, nanos};
 use crate::hosts::Watch;
-use crate::queue::{Happening, HostId, Request, SoloistId, ToSoloist};
+use crate::plan::LINK;
+use crate::queue::{Event, HostId, Request, SoloistId, ToSoloist};
 use crate::store::Change;
 use crate::summary::Counter;
 use crate::world::World;
 
 /// What becomes of a message.
-enum Fate {
+pub(crate) enum Delivery {
     Arrives {
         after: Nanos,
     },
@@ -25,25 +27,30 @@ enum Fate {
 
 impl World {
     pub(crate) fn send(&mut self, host: HostId, soloist: SoloistId, what: Request) {
-        match self.fate(host) {
-            Fate::Arrives { after } => {
-                let happening = Happening::AtStore {
+        if std::mem::take(&mut self.hosts[host].link.swallow_next) {
+            self.log(host, || "its request is swallowed".to_owned());
+            return;
+        }
+        match self.draw_delivery(host) {
+            Delivery::Arrives { after } => {
+                self.note_late(after);
+                let event = Event::AtStore {
                     host,
                     soloist,
                     sent: self.now,
                     what,
                 };
-                self.queue.push(self.now + after, happening);
+                self.queue.push(self.now + after, event);
             }
-            Fate::Lost => self.summary.count(Counter::RequestLost),
-            Fate::Broken { after } => {
+            Delivery::Lost => self.summary.count(Counter::RequestLost),
+            Delivery::Broken { after } => {
                 self.summary.count(Counter::RequestLost);
                 self.answer_in(host, soloist, after, &what, Answer::Unavailable);
             }
         }
     }
 
-    fn fate(&mut self, host: HostId) -> Fate {
+    pub(crate) fn draw_delivery(&mut self, host: HostId) -> Delivery {
         let now = self.now;
         let link = &self.hosts[host].link;
         let (cut, lossy, slow) = (
@@ -53,33 +60,34 @@ impl World {
         );
         if cut {
             let healed = link.cut_until - now;
-            return match self.dice.between(0, 9) {
-                0..=4 => Fate::Lost,
-                5..=7 => Fate::Arrives {
-                    after: healed + self.dice.between(MILLI, 2 * SECOND),
+            return match self.rng.between(0, 9) {
+                0..=4 => Delivery::Lost,
+                5..=7 => Delivery::Arrives {
+                    after: healed + self.rng.between(MILLI, 2 * SECOND),
                 },
-                _ => Fate::Broken {
-                    after: self.dice.between(MILLI, SECOND),
+                _ => Delivery::Broken {
+                    after: self.rng.between(MILLI, SECOND),
                 },
             };
         }
         let lost = if lossy { 300 } else { u64::from(!self.calm) };
-        if self.dice.per_mille(lost) {
-            self.trouble(host, now);
-            return match self.dice.percent(50) {
-                true => Fate::Lost,
-                false => Fate::Broken {
-                    after: self.dice.between(MILLI, SECOND),
+        if self.rng.per_mille(lost) {
+            self.note_disturbance(host, now);
+            self.stalled_request = None;
+            return match self.rng.percent(50) {
+                true => Delivery::Lost,
+                false => Delivery::Broken {
+                    after: self.rng.between(MILLI, SECOND),
                 },
             };
         }
         let after = if slow {
-            self.dice
+            self.rng
                 .between(MILLI, nanos(self.hosts[host].lease(&self.plan, host)) / 4)
         } else {
-            self.dice.between(MILLI / 5, 8 * MILLI)
+            self.rng.between(MILLI / 5, LINK)
         };
-        Fate::Arrives { after }
+        Delivery::Arrives { after }
     }
 
     fn answer_in(
@@ -91,12 +99,14 @@ impl World {
         answer: Answer,
     ) {
         let what = match request {
-            Request::Read { op } | Request::Write { op, .. } => {
-                ToSoloist::Answer { op: *op, answer }
-            }
-            Request::Watch { epoch, .. } => ToSoloist::WatchBroken { epoch: *epoch },
+            Request::Read { op } | Request::Write { op, .. } => ToSoloist::Answer {
+                op: *op,
+                answer,
+                epoch: self.store.epoch,
+            },
+            Request::Watch { watch, .. } => ToSoloist::WatchBroken { watch: *watch },
         };
-        self.tell_soloist(host, soloist, after, what);
+        self.send_to_soloist(host, soloist, after, what);
     }
 
     pub(crate) fn at_store(
@@ -107,7 +117,7 @@ impl World {
         request: Request,
     ) {
         if self.now < self.store.down_until {
-            if self.dice.percent(50) {
+            if self.rng.percent(50) {
                 self.answer_in(host, soloist, MILLI, &request, Answer::Unavailable);
             }
             return;
@@ -119,29 +129,38 @@ impl World {
         match &request {
             Request::Read { .. } => {
                 let change = self.store.read();
-                let snapshot = self.as_seen_by(host, &change);
+                let snapshot = self.snapshot_of(&change);
                 self.answer(host, soloist, &request, Answer::Read(snapshot));
             }
-            Request::Write { base, record, .. } => {
+            Request::Write {
+                base,
+                record,
+                purpose,
+                base_epoch,
+                ..
+            } => {
                 let limit = nanos(self.plan.timings[host].attempt_limit());
                 if self.now > sent + limit {
                     self.summary.count(Counter::LateWrite);
                 }
                 let stamp = self.hosts[host].wall(sent);
+                let before = self.store.record().cloned();
                 let answer = self
                     .store
-                    .write(&mut self.dice, *base, record.clone(), stamp);
+                    .write(&mut self.rng, *base, record.clone(), stamp);
                 let age = (self.now - sent) / MILLI;
                 self.log(host, || {
                     format!("write on {base:?}, sent {age} ms ago: {answer:?}")
                 });
                 if let Answer::Written(version) = answer {
+                    let stale = *base_epoch < self.store.epoch && *base != Base::Absent;
+                    self.note_written(before, record, *purpose, stale);
                     self.tell_watchers(version);
                 }
                 self.answer(host, soloist, &request, answer);
             }
-            Request::Watch { epoch, after } => {
-                let epoch = *epoch;
+            Request::Watch { watch, after } => {
+                let watch = *watch;
                 let now = self.now;
                 let Some(running) = self.hosts[host]
                     .soloist
@@ -150,11 +169,16 @@ impl World {
                 else {
                     return;
                 };
-                if epoch != running.watch_epoch {
+                if running.listens_to != Some(watch) {
+                    return;
+                }
+                if *after > self.store.newest() {
+                    // "Too large resource version": the store has been set back since.
+                    self.answer_in(host, soloist, LINK, &request, Answer::Unknown);
                     return;
                 }
                 running.watch = Some(Watch {
-                    epoch,
+                    id: watch,
                     last_delivery: now,
                 });
                 let missed: Vec<_> = self.store.changes_after(*after).cloned().collect();
@@ -165,22 +189,55 @@ impl World {
         }
     }
 
+    /// For the checks: what a write means for the terms. It may have gone through although it was meant for a state
+    /// that the store has lost.
+    fn note_written(
+        &mut self,
+        before: Option<Record>,
+        record: &Record,
+        purpose: Purpose,
+        stale: bool,
+    ) {
+        let Some(signature) = &record.signature else {
+            return;
+        };
+        let holding = (signature.instance, signature.term);
+        match purpose {
+            Purpose::Acquire => {
+                let epoch = self.store.epoch;
+                self.checks.terms.landed(holding, self.now, epoch);
+            }
+            Purpose::Renew => self.checks.renewed(holding),
+            Purpose::Release => {}
+        }
+        if stale {
+            self.note_erased_client_go(before.as_ref());
+            self.note_erased(before, Eraser::StaleWrite);
+            self.checks.claimed_by_anybody(self.now);
+        }
+    }
+
+    /// Something is under way that arrives then.
+    pub(crate) fn note_late(&mut self, after: Nanos) {
+        self.late_until = self.late_until.max(self.now + after);
+    }
+
     fn answer(&mut self, host: HostId, soloist: SoloistId, request: &Request, answer: Answer) {
         let landed = matches!(answer, Answer::Written(_));
         let deaf = self.now < self.hosts[host].link.deaf_until;
-        let fate = match deaf {
-            true if self.dice.percent(50) => Fate::Lost,
-            true => Fate::Broken { after: MILLI },
-            false => self.fate(host),
+        let delivery = match deaf {
+            true if self.rng.percent(50) => Delivery::Lost,
+            true => Delivery::Broken { after: MILLI },
+            false => self.draw_delivery(host),
         };
-        match fate {
-            Fate::Arrives { after } => self.answer_in(host, soloist, after, request, answer),
-            Fate::Lost => {
+        match delivery {
+            Delivery::Arrives { after } => self.answer_in(host, soloist, after, request, answer),
+            Delivery::Lost => {
                 if landed {
                     self.summary.count(Counter::AnswerLost);
                 }
             }
-            Fate::Broken { after } => {
+            Delivery::Broken { after } => {
                 if landed {
                     self.summary.count(Counter::AnswerLost);
                 }
@@ -208,35 +265,39 @@ impl World {
         let Some(watch) = &soloist.watch else {
             return;
         };
-        let (id, epoch, last) = (soloist.id, watch.epoch, watch.last_delivery);
+        let (id, watch, last) = (soloist.id, watch.id, watch.last_delivery);
         let lags = now < self.hosts[host].link.watch_lags_until;
         let lease = nanos(self.hosts[host].lease(&self.plan, host));
-        match self.fate(host) {
-            Fate::Arrives { after } => {
+        match self.draw_delivery(host) {
+            Delivery::Arrives { after } => {
                 let lag = match lags {
-                    true => self.dice.between(0, lease),
+                    true => self.rng.between(0, lease),
                     false => 0,
                 };
                 // One connection: nothing overtakes.
                 let at = (now + after + lag).max(last + 1);
-                let snapshot = self.as_seen_by(host, change);
-                if let Some(watch) = self.watch_mut(host) {
-                    watch.last_delivery = at;
+                let snapshot = self.snapshot_of(change);
+                if let Some(open) = self.watch_mut(host) {
+                    open.last_delivery = at;
                 }
-                let what = ToSoloist::Watch { epoch, snapshot };
-                self.tell_soloist(host, id, at - now, what);
+                let what = ToSoloist::Watch {
+                    watch,
+                    snapshot,
+                    epoch: self.store.epoch,
+                };
+                self.send_to_soloist(host, id, at - now, what);
             }
-            Fate::Lost => self.drop_watch(host),
-            Fate::Broken { after } => {
+            Delivery::Lost => self.drop_watch(host),
+            Delivery::Broken { after } => {
                 self.drop_watch(host);
                 let after = after.max(last.saturating_sub(now) + 1);
-                self.tell_soloist(host, id, after, ToSoloist::WatchBroken { epoch });
+                self.send_to_soloist(host, id, after, ToSoloist::WatchBroken { watch });
             }
         }
     }
 
     /// On one machine, everyone who watches sees that the holder's processes are gone.
-    pub(crate) fn show_dead_holder(&mut self, instance: InstanceId) {
+    pub(crate) fn announce_dead_holder(&mut self, instance: InstanceId) {
         if self.plan.one_machine && self.holder_gone(instance) {
             let change = self.store.read();
             for host in 0..self.hosts.len() {
@@ -254,7 +315,7 @@ impl World {
         let guard = self
             .living
             .iter()
-            .any(|t| self.trees[*t].instance == instance && self.trees[*t].guard.alive);
+            .any(|t| self.trees[*t].instance == instance && self.trees[*t].guard.alive());
         !soloist && !guard
     }
 
@@ -263,34 +324,19 @@ impl World {
     }
 
     pub(crate) fn drop_watch(&mut self, host: HostId) {
-        if let Some(soloist) = &mut self.hosts[host].soloist {
-            soloist.watch = None;
+        if let Some(soloist) = &mut self.hosts[host].soloist
+            && let Some(watch) = soloist.watch.take()
+        {
+            // What it has sent still arrives.
+            self.late_until = self.late_until.max(watch.last_delivery);
         }
     }
 
-    #[cfg_attr(not(feature = "mutants"), allow(unused_variables))]
-    fn as_seen_by(&self, host: HostId, change: &Change) -> Snapshot {
+    fn snapshot_of(&self, change: &Change) -> Snapshot {
         let mut snapshot = change.snapshot();
         let signed = change.record.as_ref().and_then(|r| r.signed());
         snapshot.holder_gone =
             self.plan.one_machine && signed.is_some_and(|s| self.holder_gone(s.instance));
-        #[cfg(feature = "mutants")]
-        {
-            snapshot.stamped_end = self.stamped_end(host, change);
-        }
         snapshot
-    }
-
-    /// When the record ends on this host's clock, if one believes its timestamps.
-    #[cfg(feature = "mutants")]
-    fn stamped_end(&self, host: HostId, change: &Change) -> Option<soloist_core::time::Moment> {
-        let record = change.record.as_ref()?;
-        record.holder.as_ref()?;
-        let here = &self.hosts[host];
-        let lease = nanos(record.promise(self.plan.timings[host].lease()));
-        let left = change.renewed_at + lease as i64 - here.wall(self.now);
-        let now = here.clock.read(self.now);
-        let length = std::time::Duration::from_nanos(left.unsigned_abs());
-        Some(if left < 0 { now - length } else { now + length })
     }
 }

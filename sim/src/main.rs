@@ -7,13 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use sim::summary::Counter;
+use sim::summary::{Counter, Without};
 use sim::{Failure, Options, Summary, run};
 
 /// Plays schedules of whole replicas in virtual time and checks every step.
 ///
 /// A schedule is 1 to 7 replicas, 3 to 18 faults over 6 to 14 lease durations, then calm: a leader must
-/// be there within a bound and stay for three more. Everything in it follows from its seed.
+/// be there within a bound and stay, and then a handover, a crash or a swallowed request has a bound of its own.
+/// Everything in it follows from its seed.
 #[derive(Parser)]
 #[command(name = "sim", version)]
 struct Args {
@@ -23,14 +24,17 @@ struct Args {
     /// The seed of the first one; the others follow it.
     #[arg(long, default_value_t = 0, value_name = "SEED")]
     first_seed: u64,
+    /// Take the seed of the first one from a text, such as a commit's name: the same text, the same schedules.
+    #[arg(long, value_name = "TEXT", conflicts_with = "first_seed")]
+    first_seed_from: Option<String>,
     /// Play only the schedule of this seed.
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["schedules", "first_seed", "replay"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["schedules", "first_seed", "first_seed_from", "replay"])]
     seed: Option<u64>,
     /// Print the schedule as a timeline (with --seed).
     #[arg(long, requires = "seed")]
     trace: bool,
     /// Play the committed corpus of interesting seeds.
-    #[arg(long, conflicts_with_all = ["schedules", "first_seed"])]
+    #[arg(long, conflicts_with_all = ["schedules", "first_seed", "first_seed_from"])]
     replay: bool,
     /// Threads; as many as there are cores if not given.
     #[arg(long, value_name = "N")]
@@ -38,43 +42,32 @@ struct Args {
     /// Fail unless every kind of fault was hit at least this often.
     #[arg(long, value_name = "N", default_value_t = 0)]
     cover: u64,
-    /// Break a rule on purpose, to see it found.
-    #[cfg(feature = "mutants")]
-    #[arg(long, value_name = "NAME", value_parser = parse_mutant)]
-    mutant: Option<soloist_core::mutant::Mutant>,
+    /// Leave out a kind of fault, by its name in the code; may be given several times.
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    without: Vec<Counter>,
+}
+
+fn fault(name: &str) -> Result<Counter, String> {
+    let faults = || Counter::ALL.iter().filter(|c| c.is_fault());
+    Counter::named(name)
+        .filter(|c| c.is_fault())
+        .ok_or_else(|| {
+            let names: Vec<_> = faults().map(|c| format!("{c:?}")).collect();
+            format!("there is no such fault; there are {}", names.join(", "))
+        })
 }
 
 fn main() -> ExitCode {
     let args = Args::parse();
+    let without = args.without.iter().copied();
     let options = Options {
         trace: args.trace,
-        defect: defect(&args),
+        without: without.fold(Without::default(), Without::and),
     };
     match args.seed {
         Some(seed) => play_one(seed, options),
         None => play_many(&args, options),
     }
-}
-
-#[cfg(feature = "mutants")]
-fn defect(args: &Args) -> soloist_core::mutant::Defect {
-    use soloist_core::mutant::Defect;
-    args.mutant.map_or(Defect::NONE, Defect::of)
-}
-
-#[cfg(not(feature = "mutants"))]
-fn defect(_: &Args) -> soloist_core::mutant::Defect {
-    soloist_core::mutant::Defect::NONE
-}
-
-#[cfg(feature = "mutants")]
-fn parse_mutant(name: &str) -> Result<soloist_core::mutant::Mutant, String> {
-    use soloist_core::mutant::Mutant;
-    let known = || Mutant::ALL.map(|m| format!("{m:?}")).join(", ");
-    Mutant::ALL
-        .into_iter()
-        .find(|m| format!("{m:?}").eq_ignore_ascii_case(name))
-        .ok_or_else(|| format!("no such mutant; there are {}", known()))
 }
 
 fn play_one(seed: u64, options: Options) -> ExitCode {
@@ -95,9 +88,16 @@ fn play_one(seed: u64, options: Options) -> ExitCode {
 }
 
 fn play_many(args: &Args, options: Options) -> ExitCode {
+    let first = match &args.first_seed_from {
+        Some(text) => first_seed_from(text),
+        None => args.first_seed,
+    };
     let seeds: Vec<u64> = match args.replay {
         true => sim::corpus::seeds().collect(),
-        false => (args.first_seed..args.first_seed + args.schedules).collect(),
+        false => {
+            println!("first seed: {first}");
+            (0..args.schedules).map(|n| first.wrapping_add(n)).collect()
+        }
     };
     let began = Instant::now();
     let (summary, failures) = play(&seeds, options, args.threads);
@@ -111,13 +111,7 @@ fn play_many(args: &Args, options: Options) -> ExitCode {
         summary.get(Counter::Steps) / schedules.max(1),
         summary.get(Counter::VirtualMillis) / 1000 / schedules.max(1),
     );
-    for failure in failures.iter().take(10) {
-        println!("FAILED  {failure}");
-        println!(
-            "        replay: cargo run --release -p sim -- --seed {} --trace",
-            failure.seed
-        );
-    }
+    print_failures(&failures);
     let (rarest, hit) = summary.rarest_fault();
     let covered = hit >= args.cover;
     if args.cover > 0 {
@@ -132,6 +126,30 @@ fn play_many(args: &Args, options: Options) -> ExitCode {
     match failures.is_empty() && covered {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+/// FNV-1a, so that it is the same everywhere and always; short enough to type.
+fn first_seed_from(text: &str) -> u64 {
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    hash % 1_000_000_000_000
+}
+
+/// How often each rule was broken, and the first seeds that did it.
+fn print_failures(failures: &[Failure]) {
+    let mut by_rule: Vec<_> = failures.iter().collect();
+    by_rule.sort_by_key(|f| (f.violation.name(), f.seed));
+    for same in by_rule.chunk_by(|a, b| a.violation.name() == b.violation.name()) {
+        println!("{:>12}  FAILED: {}", same.len(), same[0].violation.name());
+        for failure in same.iter().take(5) {
+            println!("FAILED  {failure}");
+            println!(
+                "        replay: cargo run --release -p sim -- --seed {} --trace",
+                failure.seed
+            );
+        }
     }
 }
 
@@ -191,4 +209,15 @@ fn show_progress(next: &AtomicU64, of: u64, finished: &AtomicBool) {
         std::thread::park_timeout(Duration::from_millis(200));
     }
     let _ = write!(err, "\r{:width$}\r", "", width = WIDTH as usize + 30);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_text_gives_the_same_first_seed_and_another_one_another() {
+        assert_eq!(first_seed_from("842e381"), first_seed_from("842e381"));
+        assert_ne!(first_seed_from("842e381"), first_seed_from("842e382"));
+    }
 }

@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use soloist_core::backoff::Backoff;
 use soloist_core::ladder::{Ladder, LadderRequest};
-use soloist_core::mutant::Defect;
 use soloist_core::replica::{OnLoss, OnUnhealthy, Policy, Restarts};
 use soloist_core::timings::Timings;
 
-use crate::clock::{MILLI, Nanos, SECOND, nanos};
-use crate::dice::Dice;
-use crate::faults::{Fault, MOST_EDITED_SECONDS};
+use crate::clock::{MILLI, Nanos, nanos};
+use crate::faults::Fault;
+use crate::rng::Rng;
+use crate::summary::{Counter, Without};
 
-/// Local things take at most this long: a wake-up, a signal, a kill, a message to the guard.
-pub(crate) const HICCUP: Nanos = 15 * MILLI;
+/// A wake-up, or a kill, takes at most this long, unless the host is stalled.
+pub(crate) const WAKE_UP: Nanos = 15 * MILLI;
+/// A message between a replica and the store takes at most this long, when all is well.
+pub(crate) const LINK: Nanos = 8 * MILLI;
+/// A guard is forked and executed in at most this long, when all is well.
+pub(crate) const START_GUARD: Nanos = 20 * MILLI;
 
 pub(crate) struct Plan {
     pub(crate) replicas: usize,
@@ -21,6 +25,12 @@ pub(crate) struct Plan {
     pub(crate) shared_identity: bool,
     /// All replicas are processes of one machine, and the store sees which of them live.
     pub(crate) one_machine: bool,
+    /// A client-go elector stands for the same lease, on the host after the replicas'.
+    pub(crate) client_go: bool,
+    /// Containers that end are started again as the kubelet does: after 10 s, 20 s, 40 s …
+    pub(crate) crash_loop: bool,
+    /// The child is a job, run to its end once.
+    pub(crate) once: bool,
     /// When the faults are over.
     pub(crate) calm_at: Nanos,
     pub(crate) faults: Vec<(Nanos, Fault)>,
@@ -37,26 +47,49 @@ const TIMINGS: [(u64, u64, u64); 6] = [
 ];
 
 impl Plan {
-    pub(crate) fn draw(dice: &mut Dice, defect: Defect) -> Self {
-        let replicas = dice.pick(&[1, 2, 2, 3, 3, 3, 3, 4, 5, 7]);
-        let usual = draw_timings(dice);
-        let mixed = dice.percent(12);
-        let timings: Vec<_> = (0..replicas)
-            .map(|_| if mixed { draw_timings(dice) } else { usual })
+    pub(crate) fn draw(rng: &mut Rng, without: Without) -> Self {
+        let replicas = rng.pick(&[1, 2, 2, 3, 3, 3, 3, 4, 5, 7]);
+        let usual = draw_timings(rng);
+        let mixed = rng.percent(12);
+        let mut timings: Vec<_> = (0..replicas)
+            .map(|_| if mixed { draw_timings(rng) } else { usual })
             .collect();
-        let longest = timings.iter().map(|t| nanos(t.lease().get())).max();
-        let lease = longest.unwrap_or(SECOND);
-        let calm_at = lease * dice.between(6, 14);
-        let faults = draw_faults(dice, lease, calm_at);
+        let longest = timings.iter().max_by_key(|t| t.lease()).copied();
+        let longest = longest.unwrap_or(usual);
+        let lease = nanos(longest.lease().get());
+        let calm_at = lease * rng.between(6, 14);
+        let faults = draw_faults(rng, lease, calm_at);
+        let one_machine = rng.percent(15);
+        let mut feature = |percent, counter| rng.percent(percent) && !without.contains(counter);
+        let client_go = feature(10, Counter::ClientGo) && !one_machine;
+        let crash_loop = feature(20, Counter::CrashLoop) && !one_machine;
+        let once = feature(6, Counter::Once);
+        let graceful = feature(6, Counter::Graceful);
+        // It counts what its own configuration says, and so must not be shorter than anybody's.
+        timings.push(longest);
         Self {
             replicas,
             timings,
-            shared_identity: dice.percent(10),
-            one_machine: dice.percent(15),
+            shared_identity: rng.percent(10),
+            one_machine,
+            client_go,
+            crash_loop,
+            once,
             calm_at,
             faults,
-            policy: draw_policy(dice, usual, defect),
+            policy: Policy {
+                on_loss: match graceful {
+                    true => OnLoss::Graceful,
+                    false => OnLoss::Strict,
+                },
+                once,
+                ..draw_policy(rng, usual)
+            },
         }
+    }
+
+    pub(crate) fn graceful(&self) -> bool {
+        self.policy.on_loss == OnLoss::Graceful
     }
 
     pub(crate) fn policy(&self, host: usize) -> Policy {
@@ -70,39 +103,26 @@ impl Plan {
         let leases = self.timings.iter().map(|t| nanos(t.lease().get()));
         leases.max().unwrap_or(0)
     }
-
-    /// Within this time after the last fault there is a leader with a running child: whoever holds the
-    /// lease may drain, be killed or wait to be restarted, and may do so once more because it cannot
-    /// start or is not well; then what it promised is waited out and the next one starts.
-    pub(crate) fn bound(&self, edited: bool) -> Nanos {
-        let policy = &self.policy;
-        let lease = match edited {
-            true => self.longest_lease().max(MOST_EDITED_SECONDS * SECOND),
-            false => self.longest_lease(),
-        };
-        let once = policy.ladder.stop() + policy.start_limit + policy.restarts.backoff.most();
-        2 * (lease + nanos(once)) + nanos(policy.cool_down) + 2 * SECOND
-    }
 }
 
 /// Spread over the whole time, or bunched around a few moments: trouble seldom comes alone.
-fn draw_faults(dice: &mut Dice, lease: Nanos, calm_at: Nanos) -> Vec<(Nanos, Fault)> {
-    let bunches: Vec<_> = (0..dice.between(0, 3))
-        .map(|_| dice.between(0, calm_at))
+fn draw_faults(rng: &mut Rng, lease: Nanos, calm_at: Nanos) -> Vec<(Nanos, Fault)> {
+    let bunches: Vec<_> = (0..rng.between(0, 3))
+        .map(|_| rng.between(0, calm_at))
         .collect();
-    (0..dice.between(3, 18))
+    (0..rng.between(3, 18))
         .map(|_| {
             let at = match bunches.is_empty() {
-                true => dice.between(0, calm_at),
-                false => dice.pick(&bunches) + dice.between(0, lease),
+                true => rng.between(0, calm_at),
+                false => rng.pick(&bunches) + rng.between(0, lease),
             };
-            (at.min(calm_at), dice.pick(Fault::ALL))
+            (at.min(calm_at), rng.pick(Fault::ALL))
         })
         .collect()
 }
 
-fn draw_timings(dice: &mut Dice) -> Timings {
-    let (lease, renew, retry) = dice.pick(&TIMINGS);
+fn draw_timings(rng: &mut Rng) -> Timings {
+    let (lease, renew, retry) = rng.pick(&TIMINGS);
     Timings::try_new(
         Duration::from_millis(lease),
         Duration::from_millis(renew),
@@ -111,26 +131,26 @@ fn draw_timings(dice: &mut Dice) -> Timings {
     .expect("the table keeps the rules")
 }
 
-fn draw_policy(dice: &mut Dice, timings: Timings, defect: Defect) -> Policy {
-    let grace = Duration::from_secs(dice.pick(&[2, 4, 8, 20, 30]));
-    let longest_wait = Duration::from_millis(dice.pick(&[500, 2_000, 8_000]));
+fn draw_policy(rng: &mut Rng, timings: Timings) -> Policy {
+    let grace = Duration::from_secs(rng.pick(&[2, 4, 8, 20, 30]));
+    let longest_wait = Duration::from_millis(rng.pick(&[500, 2_000, 8_000]));
     Policy {
         timings,
         ladder: Ladder::try_new(LadderRequest::from_grace(grace))
             .expect("it follows from the grace"),
         on_loss: OnLoss::Strict,
-        start_limit: Duration::from_millis(dice.pick(&[300, 1_000, 5_000])),
+        start_limit: Duration::from_millis(rng.pick(&[300, 1_000, 5_000])),
         restarts: Restarts {
             backoff: Backoff::try_new(Duration::from_millis(200), longest_wait)
                 .expect("the longest is longer than the first"),
             stable_after: Duration::from_secs(5),
-            most: dice.pick(&[1, 3, 5]),
+            most: rng.pick(&[1, 3, 5]),
             window: Duration::from_secs(30),
         },
         unhealthy_after: 3,
-        on_unhealthy: dice.pick(&[OnUnhealthy::Restart, OnUnhealthy::StepDown]),
-        cool_down: Duration::from_millis(dice.pick(&[500, 2_000, 10_000])),
+        on_unhealthy: rng.pick(&[OnUnhealthy::Restart, OnUnhealthy::StepDown]),
+        cool_down: Duration::from_millis(rng.pick(&[500, 2_000, 10_000])),
+        first_process: false,
         once: false,
-        defect,
     }
 }

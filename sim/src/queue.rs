@@ -3,13 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use soloist_core::election::{Answer, Base};
-use soloist_core::guard;
-use soloist_core::ids::{OpId, Version};
+use soloist_core::election::{Answer, Base, Purpose};
+use soloist_core::ids::{OpId, Version, WatchId};
+use soloist_core::node::TreeEvent;
 use soloist_core::record::{Record, Snapshot};
-use soloist_core::replica::Event;
-use soloist_core::time::Moment;
 
+use crate::client_go::{ClientGoRequest, ToClientGo};
 use crate::clock::Nanos;
 use crate::faults::Fault;
 
@@ -18,24 +17,25 @@ use crate::faults::Fault;
 pub(crate) struct SoloistId(pub(crate) u32);
 
 pub(crate) type HostId = usize;
-pub(crate) type TreeId = usize;
+/// In the world's list, over all hosts; [`soloist_core::ids::TreeId`] is what one soloist calls its own.
+pub(crate) type TreeIndex = usize;
 
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum Event {
     /// Something reaches a soloist process.
     ToSoloist {
         host: HostId,
         soloist: SoloistId,
         what: ToSoloist,
     },
-    /// Something reaches a guard process.
-    ToGuard {
-        tree: TreeId,
-        what: ToGuard,
+    /// Something wakes a guard process.
+    GuardWakes {
+        tree: TreeIndex,
+        wake: GuardWake,
     },
     /// Something happens to the child's processes.
     InTree {
-        tree: TreeId,
+        tree: TreeIndex,
         what: InTree,
     },
     /// A request reaches the store.
@@ -45,18 +45,35 @@ pub(crate) enum Happening {
         sent: Nanos,
         what: Request,
     },
+    /// Something reaches a client-go elector.
+    ToClientGo {
+        host: HostId,
+        run: u32,
+        what: ToClientGo,
+    },
+    /// Its request reaches the store.
+    ClientGoAtStore {
+        host: HostId,
+        run: u32,
+        what: ClientGoRequest,
+    },
     Fault(Fault),
+    /// A stalled host lets soloist run at last.
+    SoloistRuns {
+        host: HostId,
+        soloist: SoloistId,
+    },
     ThawSoloist {
         host: HostId,
         soloist: SoloistId,
     },
     ThawGuard {
-        tree: TreeId,
+        tree: TreeIndex,
     },
     ThawHost {
         host: HostId,
     },
-    /// A new soloist starts on the host, if there is none.
+    /// A new soloist, or client-go elector, starts on the host, if there is none.
     Start {
         host: HostId,
         new_identity: bool,
@@ -64,40 +81,88 @@ pub(crate) enum Happening {
     /// From now on nothing fails.
     Calm,
     /// A leader must be there.
-    MustLead,
+    CheckLeader,
+    /// In calm conditions, one thing is tried.
+    Probe,
+    /// It must have come out well.
+    ProbeEnds,
     End,
 }
 
 #[derive(Debug)]
 pub(crate) enum ToSoloist {
-    Wake { generation: u32 },
-    Answer { op: OpId, answer: Answer },
-    Watch { epoch: u32, snapshot: Snapshot },
-    WatchBroken { epoch: u32 },
-    Child { tree: TreeId, event: Event },
-    Asked(Event),
+    Wake {
+        generation: u32,
+    },
+    /// With how often the store had been set back when it answered.
+    Answer {
+        op: OpId,
+        answer: Answer,
+        epoch: u32,
+    },
+    Watch {
+        watch: WatchId,
+        snapshot: Snapshot,
+        epoch: u32,
+    },
+    WatchBroken {
+        watch: WatchId,
+    },
+    Tree {
+        tree: TreeIndex,
+        event: TreeEvent,
+    },
+    /// The next pass of a kill, which began then.
+    KillPass {
+        tree: TreeIndex,
+        since: Nanos,
+    },
+    /// The child has ended, as soloist can see for itself.
+    ChildEnded {
+        tree: TreeIndex,
+    },
+    /// Time to ask the guard whether it is there, or to look whether it has answered.
+    CheckGuard {
+        tree: TreeIndex,
+        alarm: u32,
+    },
+    /// The guard is there.
+    Pong {
+        tree: TreeIndex,
+    },
+    StopSignal,
+    HandOver,
 }
 
-#[derive(Debug)]
-pub(crate) enum ToGuard {
-    Arm { deadline: Moment },
-    Forked,
-    Input(guard::Input),
-    Tick { generation: u32 },
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GuardWake {
+    /// It has been forked and has become itself.
+    Started,
+    /// Its socket, its child or the child's pipe.
+    Event,
+    Timer {
+        alarm: u32,
+    },
+    /// A stalled host lets it run at last.
+    Late,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum InTree {
+    /// The forked child becomes its program, or cannot.
+    Exec,
     Ready,
     StopSignal,
     /// The child ends by itself.
-    Exit,
+    Exit {
+        code: u8,
+    },
     /// The guard is dead, so the kernel kills the child.
     ParentDeath,
-    /// Everything dies.
-    Kill {
-        by_soloist: bool,
-    },
+    /// SIGKILL reaches every process.
+    Kill,
+    /// What was killed is gone.
+    Reaped,
     CheckHealth,
 }
 
@@ -110,9 +175,12 @@ pub(crate) enum Request {
         op: OpId,
         base: Base,
         record: Record,
+        purpose: Purpose,
+        /// How often the store had been set back when the writer learned of the base.
+        base_epoch: u32,
     },
     Watch {
-        epoch: u32,
+        watch: WatchId,
         after: Version,
     },
 }
@@ -120,7 +188,7 @@ pub(crate) enum Request {
 struct Entry {
     at: Nanos,
     order: u64,
-    what: Happening,
+    what: Event,
 }
 
 impl PartialEq for Entry {
@@ -147,7 +215,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn push(&mut self, at: Nanos, what: Happening) {
+    pub(crate) fn push(&mut self, at: Nanos, what: Event) {
         self.order += 1;
         self.heap.push(Reverse(Entry {
             at,
@@ -156,7 +224,7 @@ impl Queue {
         }));
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Nanos, Happening)> {
+    pub(crate) fn pop(&mut self) -> Option<(Nanos, Event)> {
         self.heap.pop().map(|Reverse(e)| (e.at, e.what))
     }
 }

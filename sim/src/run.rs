@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use soloist_core::mutant::Defect;
-
 use crate::check::Violation;
 use crate::clock::MILLI;
-use crate::summary::{Counter, Summary};
+use crate::summary::{Counter, Summary, Without};
 use crate::world::World;
 
 /// How to play a schedule.
@@ -14,8 +12,8 @@ use crate::world::World;
 pub struct Options {
     /// Keep a timeline.
     pub trace: bool,
-    /// Break a rule on purpose.
-    pub defect: Defect,
+    /// Kinds of fault to leave out.
+    pub without: Without,
 }
 
 /// A schedule that broke a rule.
@@ -55,7 +53,7 @@ pub struct Played {
 /// Plays the schedule of this seed.
 #[must_use]
 pub fn run(seed: u64, options: Options) -> Played {
-    let mut world = World::new(seed, options.defect, options.trace);
+    let mut world = World::new(seed, options);
     let failure = loop {
         match world.step() {
             Ok(true) => {}

@@ -1,11 +1,12 @@
-//! The store: one record, real compare-and-swap, versions that grow also when other objects change.
+//! The store: one record, real compare-and-swap, versions that grow also when other objects change, until the
+//! store is set back to a backup.
 
 use soloist_core::election::{Answer, Base};
 use soloist_core::ids::{Identity, Version};
 use soloist_core::record::{Record, Snapshot};
 
 use crate::clock::Nanos;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 #[derive(Default)]
 pub(crate) struct Store {
@@ -13,14 +14,16 @@ pub(crate) struct Store {
     current: Option<Change>,
     history: Vec<Change>,
     pub(crate) down_until: Nanos,
+    /// How often it has been set back to a backup.
+    pub(crate) epoch: u32,
 }
 
 /// One state that the record has been in.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) version: Version,
     pub(crate) record: Option<Record>,
-    /// The writer's wall clock, as the record's renew time says. For the mutant that believes it.
+    /// The writer's wall clock, as the record's renew time says.
     pub(crate) renewed_at: i64,
 }
 
@@ -59,7 +62,7 @@ impl Store {
 
     pub(crate) fn write(
         &mut self,
-        dice: &mut Dice,
+        rng: &mut Rng,
         base: Base,
         record: Record,
         renewed_at: i64,
@@ -70,17 +73,15 @@ impl Store {
                 current.record.is_some() && current.version == version
             }
             (Base::Version(_), None) => false,
-            #[cfg(feature = "mutants")]
-            (Base::Anything, _) => true,
         };
         if !fits {
             return Answer::LostRace;
         }
-        Answer::Written(self.change(dice, Some(record), renewed_at))
+        Answer::Written(self.change(rng, Some(record), renewed_at))
     }
 
-    fn change(&mut self, dice: &mut Dice, record: Option<Record>, renewed_at: i64) -> Version {
-        self.revision += dice.between(1, 3);
+    fn change(&mut self, rng: &mut Rng, record: Option<Record>, renewed_at: i64) -> Version {
+        self.revision += rng.between(1, 3);
         let version = Version::new(self.revision);
         let change = Change {
             version,
@@ -93,32 +94,53 @@ impl Store {
     }
 
     /// An operator deletes the record.
-    pub(crate) fn delete(&mut self, dice: &mut Dice) -> bool {
+    pub(crate) fn delete(&mut self, rng: &mut Rng) -> bool {
         let there = self.record().is_some();
         if there {
-            self.change(dice, None, 0);
+            self.change(rng, None, 0);
         }
         there
     }
 
     /// An operator writes back a record of former times.
-    pub(crate) fn restore(&mut self, dice: &mut Dice) -> bool {
+    pub(crate) fn restore(&mut self, rng: &mut Rng) -> bool {
         if self.record().is_none() {
             return false;
         }
         // Of the same life of the record: what was saved before a deletion can say anything.
         let deleted = self.history.iter().rposition(|c| c.record.is_none());
         let born = deleted.map_or(0, |n| n + 1);
-        let former = born + dice.index(self.history.len() - born);
+        let former = born + rng.index(self.history.len() - born);
         let Change {
             record, renewed_at, ..
         } = self.history[former].clone();
-        self.change(dice, record, renewed_at);
+        self.change(rng, record, renewed_at);
+        true
+    }
+
+    /// The whole store is set back to a backup: what came after it has never been, and its versions are given
+    /// out again.
+    pub(crate) fn set_back(&mut self, rng: &mut Rng) -> bool {
+        let Some(newest) = self.history.last() else {
+            return false;
+        };
+        // Mostly a recent one.
+        let most = match rng.percent(70) {
+            true => self.history.len().min(8),
+            false => self.history.len(),
+        };
+        let lost = 1 + rng.index(most);
+        let newest = newest.version.get();
+        self.history.truncate(self.history.len() - lost);
+        self.current = self.history.last().cloned();
+        let kept = self.current.as_ref().map_or(0, |c| c.version.get());
+        self.revision = rng.between(kept, newest - 1);
+        self.epoch += 1;
         true
     }
 
     /// An operator edits the record, and leaves everything else in it as it is.
-    pub(crate) fn edit(&mut self, dice: &mut Dice, edit: impl FnOnce(&mut Record)) -> bool {
+    pub(crate) fn edit(&mut self, rng: &mut Rng, edit: impl FnOnce(&mut Record)) -> bool {
         let Some(Change {
             record: Some(record),
             renewed_at,
@@ -129,11 +151,11 @@ impl Store {
         };
         let mut record = record;
         edit(&mut record);
-        self.change(dice, Some(record), renewed_at);
+        self.change(rng, Some(record), renewed_at);
         true
     }
 }
 
-pub(crate) fn stranger() -> Identity {
+pub(crate) fn foreign_holder() -> Identity {
     Identity::found("somebody-else").expect("not empty")
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::gaps::Gaps;
+
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident = $text:literal),* $(,)?) => {
         /// Something that is counted.
@@ -54,16 +56,44 @@ counters! {
     KillsBySoloist = "trees killed by soloist",
     /// SIGKILL by the guard.
     KillsByGuard = "trees killed by the guard",
+    /// Processes that outlived their child.
+    LeftoversKilled = "trees whose leftovers the guard killed after the child's end",
+    /// Guards that did not answer.
+    GuardsReplaced = "guards that did not answer, killed by soloist with their trees",
     /// Releases written.
     Releases = "releases",
     /// Leases lost.
     Losses = "leases lost",
     /// Two trees at once where no rule can help.
-    BeyondBothStopped = "overlaps for the token to catch: soloist and guard stopped or dead while the child ran",
+    ExcusedBothStopped = "overlaps for the token to catch: soloist and guard stopped or dead while the child ran",
     /// Two trees at once where no rule can help.
-    BeyondThaw = "overlaps for the token to catch: within one wake-up after a thaw",
+    ExcusedThaw = "overlaps for the token to catch: within one wake-up after a thaw",
     /// Two trees at once where no rule can help.
-    BeyondDeletion = "overlaps for the token to catch: lease deleted, then led by one who never saw it",
+    ExcusedDeletion = "overlaps for the token to catch: lease deleted or edited, then led by one who never saw it",
+    /// Two trees at once where no rule can help.
+    ExcusedSetBack = "overlaps, store set back to a backup: led by one who never saw what was lost",
+    /// Two trees at once where no rule can help.
+    ExcusedPause = "overlaps for the token to catch: after a pause that the host's clock did not count",
+    /// Two trees at once where no rule can help.
+    ExcusedStall = "overlaps for the token to catch: wake-ups and kills took longer than the margins",
+    /// Two trees at once, as the user has allowed.
+    ExcusedGraceful = "overlaps that --on-loss graceful allows",
+    /// A tree and client-go's work at once, through client-go's own doing.
+    ExcusedClientGo = "overlaps with a client-go elector through its own doing",
+    /// Elections that client-go won.
+    ClientGoTerms = "terms of a client-go elector",
+    /// client-go let go of the lease.
+    ClientGoReleases = "releases by a client-go elector",
+    /// client-go releases by what it last observed.
+    ClientGoReleasedAnothers = "releases by a client-go elector of a lease that was another's by then",
+    /// Calm conditions.
+    ProbeHandover = "handovers in calm conditions, each with its bound",
+    /// Calm conditions.
+    ProbeCrash = "crashes of the leader in calm conditions, each with its bound",
+    /// Calm conditions.
+    ProbeStalledRequest = "swallowed requests in calm conditions, which may cost nothing",
+    /// Jobs.
+    JobsDone = "jobs run to their end",
     /// A request that never arrived.
     RequestLost = "fault: request lost",
     /// A write that landed and whose answer did not come.
@@ -78,6 +108,30 @@ counters! {
     OneMachine = "schedules on one machine, where dead processes show",
     /// Replicas with different timings.
     MixedTimings = "fault: replicas with different timings",
+    /// Another elector.
+    ClientGo = "fault: client-go elector on the same lease",
+    /// Another elector.
+    ClientGoDied = "fault: client-go elector died while leading",
+    /// CrashLoopBackOff.
+    CrashLoop = "fault: containers are restarted with the kubelet's back-off",
+    /// A job.
+    Once = "fault: the child is a job that ends by itself (--once)",
+    /// Two may run.
+    Graceful = "fault: a lost lease leaves the child its stop timeout (--on-loss graceful)",
+    /// Exactly one request.
+    StalledRequest = "fault: one request of the leader swallowed",
+    /// Restored from a backup.
+    StoreSetBack = "fault: store set back to a backup",
+    /// kvm-clock.
+    PauseHost = "fault: host paused, and its clock does not count it",
+    /// Overload.
+    Stall = "fault: wake-ups and kills take long",
+    /// Slow disk.
+    SlowExec = "fault: processes take seconds to start",
+    /// Teardown of much memory.
+    SlowKill = "fault: killed processes take long to go",
+    /// Uninterruptible sleep.
+    StuckKill = "fault: killed processes stuck in the kernel",
     /// Slow network.
     SlowLink = "fault: slow link",
     /// Lossy network.
@@ -152,13 +206,58 @@ counters! {
     CannotSpawn = "fault: child cannot be started",
 }
 
+impl Counter {
+    /// Whether it counts a kind of fault.
+    #[must_use]
+    pub fn is_fault(self) -> bool {
+        self.text().starts_with("fault:")
+    }
+
+    /// The counter of this name, as in the code.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let same = |counter: &&Self| format!("{counter:?}").eq_ignore_ascii_case(name);
+        Self::ALL.iter().find(same).copied()
+    }
+}
+
+/// Kinds of fault that are left out, to find out which of them it takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Without(u128);
+
+impl Without {
+    /// Leaves out one more.
+    #[must_use]
+    pub const fn and(self, counter: Counter) -> Self {
+        Self(self.0 | 1 << counter as u32)
+    }
+
+    /// Whether this one is left out.
+    #[must_use]
+    pub const fn contains(self, counter: Counter) -> bool {
+        self.0 & 1 << counter as u32 != 0
+    }
+}
+
+const _: () = assert!(Counter::ALL.len() <= 128, "one bit for each");
+
 /// Counts of many schedules.
 #[derive(Clone)]
-pub struct Summary([u64; Counter::ALL.len()]);
+pub struct Summary {
+    counts: [u64; Counter::ALL.len()],
+    /// Time without a working child.
+    pub gaps: Gaps,
+    /// The smallest stall with which an overlap was seen, as a part of the lease.
+    smallest_stall: Option<f64>,
+}
 
 impl Default for Summary {
     fn default() -> Self {
-        Self([0; Counter::ALL.len()])
+        Self {
+            counts: [0; Counter::ALL.len()],
+            gaps: Gaps::default(),
+            smallest_stall: None,
+        }
     }
 }
 
@@ -170,19 +269,28 @@ impl Summary {
 
     /// So many more.
     pub fn add(&mut self, counter: Counter, number: u64) {
-        self.0[counter as usize] += number;
+        self.counts[counter as usize] += number;
     }
 
     /// How many.
     #[must_use]
     pub fn get(&self, counter: Counter) -> u64 {
-        self.0[counter as usize]
+        self.counts[counter as usize]
     }
 
-    /// Takes in the counts of another one.
+    pub(crate) fn note_stall(&mut self, part: f64) {
+        let smallest = self.smallest_stall.map_or(part, |s| s.min(part));
+        self.smallest_stall = Some(smallest);
+    }
+
+    /// Takes in what another one has counted.
     pub fn merge(&mut self, other: &Self) {
-        for (sum, number) in self.0.iter_mut().zip(other.0) {
+        for (sum, number) in self.counts.iter_mut().zip(other.counts) {
             *sum += number;
+        }
+        self.gaps.merge(&other.gaps);
+        if let Some(part) = other.smallest_stall {
+            self.note_stall(part);
         }
     }
 
@@ -191,7 +299,7 @@ impl Summary {
     pub fn rarest_fault(&self) -> (Counter, u64) {
         Counter::ALL
             .iter()
-            .filter(|c| c.text().starts_with("fault:"))
+            .filter(|c| c.is_fault())
             .map(|c| (*c, self.get(*c)))
             .min_by_key(|(_, n)| *n)
             .expect("there are faults")
@@ -203,6 +311,14 @@ impl fmt::Display for Summary {
         for counter in Counter::ALL {
             writeln!(f, "{:>12}  {}", self.get(*counter), counter.text())?;
         }
-        Ok(())
+        match self.smallest_stall {
+            Some(part) => writeln!(
+                f,
+                "smallest stall with an overlap: a wake-up and a kill of {:.1} % of the lease each",
+                part * 100.0
+            )?,
+            None => writeln!(f, "no stall with an overlap")?,
+        }
+        write!(f, "{}", self.gaps)
     }
 }

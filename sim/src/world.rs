@@ -1,50 +1,72 @@
 //! The world of one schedule: hosts, trees and the store, and what happens next to them.
 
-use soloist_core::mutant::Defect;
-
-use crate::check::{Checks, Violation};
+use crate::check::{Checks, RESTART, Violation};
 use crate::clock::{MILLI, Nanos, SECOND};
-use crate::dice::Dice;
+use crate::gaps::GapMeter;
 use crate::hosts::{Host, Soloist};
-use crate::plan::{HICCUP, Plan};
-use crate::queue::{Happening, HostId, Queue, SoloistId, ToGuard, ToSoloist, TreeId};
+use crate::plan::{Plan, WAKE_UP};
+use crate::queue::{Event, HostId, InTree, Queue, SoloistId, ToSoloist, TreeIndex};
+use crate::rng::Rng;
+use crate::run::Options;
 use crate::store::Store;
-use crate::summary::{Counter, Summary};
+use crate::summary::{Counter, Summary, Without};
 use crate::trace::Trace;
 use crate::tree::Tree;
 
 pub(crate) struct World {
     pub(crate) now: Nanos,
     pub(crate) queue: Queue,
-    pub(crate) dice: Dice,
+    pub(crate) rng: Rng,
     pub(crate) plan: Plan,
     pub(crate) hosts: Vec<Host>,
     pub(crate) trees: Vec<Tree>,
     /// Trees that may still have processes.
-    pub(crate) living: Vec<TreeId>,
+    pub(crate) living: Vec<TreeIndex>,
     pub(crate) store: Store,
     pub(crate) checks: Checks,
     pub(crate) summary: Summary,
     pub(crate) trace: Trace,
-    pub(crate) defect: Defect,
     pub(crate) calm: bool,
-    /// An operator wrote a duration into the record.
-    pub(crate) duration_edited: bool,
-    next_soloist: u32,
+    pub(crate) without: Without,
+    pub(crate) gaps: GapMeter,
+    /// Somebody may count with a duration that an operator wrote into the record.
+    pub(crate) edited_promise: Option<EditedPromise>,
+    /// The last message that is under way arrives then.
+    pub(crate) late_until: Nanos,
+    /// The last stop signal or wish for a handover arrives then.
+    pub(crate) asked_until: Nanos,
+    /// One request was swallowed, and nothing else is wrong.
+    pub(crate) stalled_request: Option<StalledRequest>,
+    /// Somebody has run the job to its end.
+    pub(crate) job_done: bool,
+    pub(crate) next_soloist: u32,
     pub(crate) next_pod: u32,
 }
 
+/// How long, and until when somebody may count with it.
+#[derive(Clone, Copy)]
+pub(crate) struct EditedPromise {
+    pub(crate) length: Nanos,
+    pub(crate) until: Nanos,
+}
+
+/// A leader whose request was swallowed must not lose its lease until then.
+pub(crate) struct StalledRequest {
+    pub(crate) host: HostId,
+    pub(crate) until: Nanos,
+}
+
 impl World {
-    pub(crate) fn new(seed: u64, defect: Defect, trace: bool) -> Self {
-        let mut dice = Dice::from_seed(seed);
-        let plan = Plan::draw(&mut dice, defect);
-        let hosts: Vec<_> = (0..plan.replicas)
-            .map(|id| Host::draw(&mut dice, id, &plan))
+    pub(crate) fn new(seed: u64, options: Options) -> Self {
+        let mut rng = Rng::from_seed(seed);
+        let plan = Plan::draw(&mut rng, options.without);
+        let hosts: Vec<_> = (0..plan.replicas + usize::from(plan.client_go))
+            .map(|id| Host::draw(&mut rng, id, &plan))
             .collect();
         let mut world = Self {
             now: 0,
             queue: Queue::default(),
-            dice,
+            rng,
             next_pod: hosts.len() as u32,
             hosts,
             trees: Vec::new(),
@@ -52,10 +74,15 @@ impl World {
             store: Store::default(),
             checks: Checks::default(),
             summary: Summary::default(),
-            trace: Trace::new(trace),
-            defect,
+            trace: Trace::new(options.trace),
             calm: false,
-            duration_edited: false,
+            without: options.without,
+            gaps: GapMeter::default(),
+            edited_promise: None,
+            late_until: 0,
+            asked_until: 0,
+            stalled_request: None,
+            job_done: false,
             next_soloist: 0,
             plan,
         };
@@ -76,20 +103,37 @@ impl World {
         if self.plan.timings.iter().any(|t| *t != self.plan.timings[0]) {
             self.summary.count(Counter::MixedTimings);
         }
+        let features = [
+            (self.plan.client_go, Counter::ClientGo),
+            (self.plan.crash_loop, Counter::CrashLoop),
+            (self.plan.once, Counter::Once),
+            (self.plan.graceful(), Counter::Graceful),
+        ];
+        for (_, counter) in features.into_iter().filter(|(on, _)| *on) {
+            self.summary.count(counter);
+            self.trace.line(0, "---", || counter.text().to_owned());
+        }
+        let plan = &self.plan;
+        self.trace.line(0, "---", || {
+            format!(
+                "{} replicas, {:?}, one machine: {}",
+                plan.replicas, plan.timings, plan.one_machine
+            )
+        });
         for host in 0..self.hosts.len() {
-            let at = self.dice.between(0, SECOND);
+            let at = self.rng.between(0, SECOND);
             self.queue.push(
                 at,
-                Happening::Start {
+                Event::Start {
                     host,
                     new_identity: false,
                 },
             );
         }
         for (at, fault) in std::mem::take(&mut self.plan.faults) {
-            self.queue.push(at, Happening::Fault(fault));
+            self.queue.push(at, Event::Fault(fault));
         }
-        self.queue.push(self.plan.calm_at, Happening::Calm);
+        self.queue.push(self.plan.calm_at, Event::Calm);
     }
 
     /// One step; `false` at the end.
@@ -99,150 +143,61 @@ impl World {
         };
         self.now = at;
         self.summary.count(Counter::Steps);
-        if matches!(what, Happening::End) {
+        if matches!(what, Event::End) {
             return Ok(false);
         }
-        if let Some(held_back) = self.frozen_place(&what) {
+        if let Some(held_back) = self.held_back_for(&what) {
             held_back.push(what);
         } else {
-            self.happen(what)?;
+            self.dispatch(what)?;
         }
         self.check()?;
         Ok(true)
     }
 
-    fn happen(&mut self, what: Happening) -> Result<(), Violation> {
+    fn dispatch(&mut self, what: Event) -> Result<(), Violation> {
         match what {
-            Happening::ToSoloist {
+            Event::ToSoloist {
                 host,
                 soloist,
                 what,
-            } => self.reach_soloist(host, soloist, what)?,
-            Happening::ToGuard { tree, what } => self.reach_guard(tree, what),
-            Happening::InTree { tree, what } => self.in_tree(tree, what),
-            Happening::AtStore {
+            } => self.deliver_to_soloist(host, soloist, what)?,
+            Event::GuardWakes { tree, wake } => self.guard_wakes(tree, wake),
+            Event::InTree { tree, what } => self.in_tree(tree, what),
+            Event::AtStore {
                 host,
                 soloist,
                 sent,
                 what,
             } => self.at_store(host, soloist, sent, what),
-            Happening::Fault(fault) => self.inject(fault)?,
-            Happening::ThawSoloist { host, soloist } => self.thaw_soloist(host, soloist),
-            Happening::ThawGuard { tree } => self.thaw_guard(tree),
-            Happening::ThawHost { host } => self.thaw_host(host),
-            Happening::Start { host, new_identity } => self.start(host, new_identity)?,
-            Happening::Calm => self.calm_down(),
-            Happening::MustLead => self.must_lead()?,
-            Happening::End => {}
+            Event::ToClientGo { host, run, what } => self.deliver_to_client_go(host, run, what)?,
+            Event::ClientGoAtStore { host, run, what } => self.client_go_at_store(host, run, what),
+            Event::Fault(fault) => self.inject(fault),
+            Event::SoloistRuns { host, soloist } => self.soloist_runs(host, soloist)?,
+            Event::ThawSoloist { host, soloist } => self.thaw_soloist(host, soloist),
+            Event::ThawGuard { tree } => self.thaw_guard(tree),
+            Event::ThawHost { host } => self.thaw_host(host),
+            Event::Start { host, new_identity } => self.start(host, new_identity)?,
+            Event::Calm => self.end_faults(),
+            Event::CheckLeader => self.check_leader()?,
+            Event::Probe => self.probe(),
+            Event::ProbeEnds => self.probe_ends()?,
+            Event::End => {}
         }
         Ok(())
     }
 
-    /// Where things wait that happen to a process that does not run.
-    fn frozen_place(&mut self, what: &Happening) -> Option<&mut Vec<Happening>> {
-        match what {
-            Happening::ToSoloist { host, soloist, .. } => {
-                let host = &mut self.hosts[*host];
-                if host.frozen() {
-                    return Some(&mut host.held_back);
-                }
-                let running = host.soloist.as_mut()?;
-                (running.id == *soloist && running.frozen).then_some(&mut running.held_back)
-            }
-            Happening::ToGuard { tree, .. } => {
-                let tree = &mut self.trees[*tree];
-                let host = &mut self.hosts[tree.host];
-                if host.frozen() {
-                    return Some(&mut host.held_back);
-                }
-                tree.guard.frozen.then_some(&mut tree.guard.held_back)
-            }
-            Happening::InTree { tree, .. } => {
-                let host = &mut self.hosts[self.trees[*tree].host];
-                host.frozen().then_some(&mut host.held_back)
-            }
-            _ => None,
-        }
-    }
-
-    /// A process or a host runs again: what it missed reaches it now, in order, but its timers may come
-    /// before or after the rest.
-    fn catch_up(&mut self, mut missed: Vec<Happening>) {
-        let timers_first = self.dice.percent(50);
-        missed.sort_by_key(|what| {
-            let timer = matches!(
-                what,
-                Happening::ToSoloist {
-                    what: ToSoloist::Wake { .. },
-                    ..
-                } | Happening::ToGuard {
-                    what: ToGuard::Tick { .. },
-                    ..
-                }
-            );
-            timer != timers_first
-        });
-        let mut at = self.now + self.dice.latency(HICCUP);
-        for what in missed {
-            at += self.dice.between(100, 10_000);
-            self.queue.push(at, what);
-        }
-    }
-
-    fn thaw_soloist(&mut self, host: HostId, id: SoloistId) {
-        let Some(soloist) = self.hosts[host].soloist.as_mut().filter(|s| s.id == id) else {
-            return;
-        };
-        if std::mem::take(&mut soloist.frozen) {
-            let missed = std::mem::take(&mut soloist.held_back);
-            self.catch_up(missed);
-            self.log(host, || "soloist thaws".to_owned());
-        }
-    }
-
-    fn thaw_guard(&mut self, tree: TreeId) {
-        let guard = &mut self.trees[tree].guard;
-        if std::mem::take(&mut guard.frozen) {
-            // The guard reads its socket to the end before it looks at the clock.
-            let mut missed = std::mem::take(&mut guard.held_back);
-            missed.sort_by_key(|what| {
-                matches!(
-                    what,
-                    Happening::ToGuard {
-                        what: ToGuard::Tick { .. },
-                        ..
-                    }
-                )
-            });
-            let mut at = self.now + self.dice.latency(HICCUP);
-            for what in missed {
-                at += 1_000;
-                self.queue.push(at, what);
-            }
-            let host = self.trees[tree].host;
-            self.log(host, || format!("guard of tree {tree} thaws"));
-        }
-    }
-
-    fn thaw_host(&mut self, host: HostId) {
-        if let Some(since) = self.hosts[host].frozen_since.take() {
-            if soloist_core::defect!(self.defect, ClockStopsInSuspend) {
-                let asleep = self.now - since;
-                self.hosts[host].clock.lose(asleep);
-            }
-            let missed = std::mem::take(&mut self.hosts[host].held_back);
-            self.catch_up(missed);
-            self.log(host, || "host thaws".to_owned());
-        }
-    }
-
     fn start(&mut self, host: HostId, new_identity: bool) -> Result<(), Violation> {
-        if self.hosts[host].soloist.is_some() {
+        if self.is_client_go(host) {
+            self.start_client_go(host);
             return Ok(());
         }
-        if self.hosts[host].frozen() {
+        if self.hosts[host].soloist.is_some() || self.hosts[host].done {
+            return Ok(());
+        }
+        if self.hosts[host].frozen() || self.former_container_is_there(host) {
             let at = self.now + SECOND;
-            self.queue.push(at, Happening::Start { host, new_identity });
+            self.queue.push(at, Event::Start { host, new_identity });
             return Ok(());
         }
         if new_identity {
@@ -256,17 +211,41 @@ impl World {
         }
         self.next_soloist += 1;
         let id = SoloistId(self.next_soloist);
-        let (soloist, actions) =
-            self.hosts[host].new_soloist(&mut self.dice, id, &self.plan, host, self.defect);
+        let soloist = self.hosts[host].new_soloist(&mut self.rng, self.now, id, &self.plan, host);
         self.log(host, || format!("soloist {} starts", id.0));
-        self.run_soloist(host, soloist, actions)
+        self.run_soloist(host, soloist)
+    }
+
+    /// A container's successor is started when nothing is left of it.
+    fn former_container_is_there(&self, host: HostId) -> bool {
+        let here = |t: &usize| self.trees[*t].host == host && self.trees[*t].has_processes();
+        self.hosts[host].container && self.living.iter().any(here)
+    }
+
+    /// soloist is dead, and somebody starts it again: at once or after a while, or as the kubelet does.
+    pub(crate) fn restart(&mut self, host: HostId, most: Nanos, new_identity: bool) {
+        let here = &mut self.hosts[host];
+        let after = match self.plan.crash_loop && here.container && !self.calm {
+            true => {
+                let doubled = (10 * SECOND) << here.ends_in_a_row.min(5);
+                here.ends_in_a_row += 1;
+                doubled.min(300 * SECOND)
+            }
+            false => self.rng.between(50 * MILLI, most),
+        };
+        self.queue
+            .push(self.now + after, Event::Start { host, new_identity });
+    }
+
+    pub(crate) fn is_client_go(&self, host: HostId) -> bool {
+        host >= self.plan.replicas
     }
 
     pub(crate) fn soloist(&self, host: HostId, id: SoloistId) -> Option<&Soloist> {
         self.hosts[host].soloist.as_ref().filter(|s| s.id == id)
     }
 
-    pub(crate) fn tell_soloist(
+    pub(crate) fn send_to_soloist(
         &mut self,
         host: HostId,
         id: SoloistId,
@@ -275,7 +254,7 @@ impl World {
     ) {
         self.queue.push(
             self.now + after,
-            Happening::ToSoloist {
+            Event::ToSoloist {
                 host,
                 soloist: id,
                 what,
@@ -283,13 +262,22 @@ impl World {
         );
     }
 
-    pub(crate) fn tell_guard(&mut self, tree: TreeId, after: Nanos, what: ToGuard) {
-        self.queue
-            .push(self.now + after, Happening::ToGuard { tree, what });
+    /// How long it takes a process of this host to run again, or to feel a kill.
+    pub(crate) fn wake_up_delay(&mut self, host: HostId) -> Nanos {
+        let usual = self.rng.latency(WAKE_UP);
+        self.stall_delay(host).map_or(usual, |d| d.max(usual))
     }
 
-    pub(crate) fn hiccup(&mut self) -> Nanos {
-        self.dice.latency(HICCUP)
+    /// How long it takes beyond that, if the host is stalled.
+    pub(crate) fn stall_delay(&mut self, host: HostId) -> Option<Nanos> {
+        let here = &self.hosts[host];
+        if self.now >= here.stall_until {
+            return None;
+        }
+        Some(match self.rng.percent(30) {
+            true => here.stall,
+            false => self.rng.between(0, here.stall),
+        })
     }
 
     pub(crate) fn log(&mut self, host: HostId, text: impl FnOnce() -> String) {
@@ -297,8 +285,9 @@ impl World {
     }
 
     /// The faults are over: what is broken is mended, what is dead comes back, what is frozen thaws.
-    fn calm_down(&mut self) {
+    fn end_faults(&mut self) {
         self.calm = true;
+        let bound = self.recovery_bound();
         self.trace
             .line(self.now, "---", || "calm: no more faults".to_owned());
         self.store.down_until = 0;
@@ -306,19 +295,25 @@ impl World {
             let here = &mut self.hosts[host];
             here.link = crate::hosts::Link::default();
             here.behaviour_until = 0;
+            here.slow_exec_until = 0;
+            here.stall_until = here.stall_until.min(self.now);
             let soloist = here.soloist.as_ref().map(|s| s.id);
             self.thaw_host(host);
             if let Some(soloist) = soloist {
                 self.thaw_soloist(host, soloist);
             }
-            let at = self.now + self.dice.between(MILLI, SECOND);
-            let new_identity = self.dice.percent(50);
-            self.queue.push(at, Happening::Start { host, new_identity });
+            let at = self.now + self.rng.between(MILLI, RESTART);
+            let new_identity = self.rng.percent(50);
+            self.queue.push(at, Event::Start { host, new_identity });
         }
         for tree in self.living.clone() {
             self.thaw_guard(tree);
+            self.trees[tree].end_stuck_kill();
+            let what = InTree::Reaped;
+            self.queue.push(self.now, Event::InTree { tree, what });
         }
-        let bound = self.plan.bound(self.duration_edited);
-        self.queue.push(self.now + bound, Happening::MustLead);
+        self.stalled_request = None;
+        self.log(0, || format!("must lead within {} ms", bound / MILLI));
+        self.queue.push(self.now + bound, Event::CheckLeader);
     }
 }

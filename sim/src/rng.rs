@@ -1,13 +1,13 @@
 //! All chance of a schedule, from its seed.
 
 use rand_pcg::Pcg64Mcg;
-use rand_pcg::rand_core::{Rng, SeedableRng};
+use rand_pcg::rand_core::{Rng as _, SeedableRng};
 
 use crate::clock::Nanos;
 
-pub(crate) struct Dice(Pcg64Mcg);
+pub(crate) struct Rng(Pcg64Mcg);
 
-impl Dice {
+impl Rng {
     pub(crate) fn from_seed(seed: u64) -> Self {
         Self(Pcg64Mcg::seed_from_u64(seed))
     }

@@ -1,0 +1,185 @@
+//! In calm conditions, one thing at a time: a handover, a crash, a request that is swallowed. Each has a bound of its own.
+
+use soloist_core::election::Loss;
+use soloist_core::replica::StateName;
+use soloist_core::timings::Timings;
+
+use super::Violation;
+use crate::clock::{MILLI, Nanos, SECOND, nanos};
+use crate::gaps::Cause;
+use crate::plan::{LINK, START_GUARD, WAKE_UP};
+use crate::queue::{Event, HostId, SoloistId, ToSoloist};
+use crate::summary::Counter;
+use crate::world::World;
+
+/// How far a schedule has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Anything may happen.
+    #[default]
+    Faults,
+    /// A leader is up, and nothing may change that.
+    Settled,
+    /// The leader was asked to let another one lead.
+    HandingOver {
+        leader: SoloistId,
+        /// There is another one.
+        standby: bool,
+        released: bool,
+    },
+    /// The leader was killed.
+    Crashed,
+    /// A request of the leader was swallowed.
+    Stalled,
+}
+
+/// Large groups spread themselves over this long after a release.
+const CROWD: Nanos = Timings::LARGEST_CROWD.as_millis() as Nanos * MILLI;
+const EXEC: Nanos = 20 * MILLI;
+const ORDER: Nanos = 2 * MILLI;
+
+/// From the write of a release to the next child: the write, the event, a place in the crowd, a timer, the
+/// takeover's write and its answer or the guard's start, whichever takes longer, the order to the guard, its exec.
+const HANDOVER: Nanos = LINK + LINK + CROWD + WAKE_UP + START + ORDER + WAKE_UP + EXEC;
+const START: Nanos = if 2 * LINK > START_GUARD {
+    2 * LINK
+} else {
+    START_GUARD
+};
+
+impl World {
+    pub(crate) fn is_probing(&self) -> bool {
+        match self.checks.phase {
+            Phase::HandingOver { standby, .. } => standby,
+            Phase::Crashed | Phase::Stalled => true,
+            Phase::Faults | Phase::Settled => false,
+        }
+    }
+
+    /// Draws what to try, if there is a soloist to try it with.
+    pub(crate) fn probe(&mut self) {
+        let leader = self.hosts.iter().position(|h| {
+            let leads = |s: &crate::hosts::Soloist| s.node.state() == StateName::Leader;
+            h.soloist.as_ref().is_some_and(leads)
+        });
+        let others = (self.hosts.iter().filter(|h| h.soloist.is_some()).count()).saturating_sub(1);
+        let lease = self.plan.longest_lease();
+        let Some((host, id)) = leader.and_then(|h| Some((h, self.hosts[h].soloist.as_ref()?.id)))
+        else {
+            self.queue.push(self.now + lease, Event::End);
+            return;
+        };
+        match self.rng.between(0, 3) {
+            0 => self.probe_handover(host, id, others),
+            1 if others > 0 => self.probe_crash(host),
+            2 => self.probe_stalled_request(host),
+            _ => self.queue.push(self.now + lease, Event::End),
+        }
+    }
+
+    fn probe_handover(&mut self, host: HostId, leader: SoloistId, others: usize) {
+        self.summary.count(Counter::ProbeHandover);
+        self.log(host, || "PROBE: handover".to_owned());
+        self.checks.phase = Phase::HandingOver {
+            leader,
+            standby: others > 0,
+            released: false,
+        };
+        let what = match others > 0 && self.rng.percent(50) {
+            true => ToSoloist::StopSignal,
+            false => ToSoloist::HandOver,
+        };
+        self.send_to_soloist(host, leader, MILLI, what);
+        let policy = self.plan.policy(host);
+        let mut bound = nanos(policy.ladder.stop()) + SECOND + HANDOVER;
+        if others == 0 {
+            bound += nanos(policy.cool_down);
+        }
+        self.queue.push(self.now + bound, Event::ProbeEnds);
+    }
+
+    /// A release has been sent: with another replica there, the next child follows at once.
+    pub(crate) fn note_release(&mut self, id: SoloistId) {
+        if let Phase::HandingOver {
+            leader,
+            standby: true,
+            released,
+        } = &mut self.checks.phase
+            && *leader == id
+            && !std::mem::replace(released, true)
+        {
+            self.queue.push(self.now + HANDOVER, Event::ProbeEnds);
+        }
+    }
+
+    fn probe_crash(&mut self, host: HostId) {
+        self.summary.count(Counter::ProbeCrash);
+        self.log(host, || "PROBE: crash".to_owned());
+        self.checks.phase = Phase::Crashed;
+        self.crash(host, true);
+        let others = (0..self.plan.replicas).filter(|h| *h != host);
+        let spread = others.map(|h| nanos(self.plan.timings[h].spread())).max();
+        let lease = nanos(self.plan.timings[host].lease().get());
+        let bound = lease + lease / 100 + spread.unwrap_or(0) + LINK + HANDOVER;
+        self.queue.push(self.now + bound, Event::ProbeEnds);
+    }
+
+    fn probe_stalled_request(&mut self, host: HostId) {
+        self.summary.count(Counter::ProbeStalledRequest);
+        self.log(host, || "PROBE: a request is swallowed".to_owned());
+        self.checks.phase = Phase::Stalled;
+        self.gaps.since_probe = 0;
+        self.hosts[host].link.swallow_next = true;
+        let lease = nanos(self.plan.timings[host].lease().get());
+        self.queue.push(self.now + 2 * lease, Event::ProbeEnds);
+    }
+
+    pub(crate) fn probe_ends(&mut self) -> Result<(), Violation> {
+        let works = self.working_leaders_or_starting();
+        let violation = match self.checks.phase {
+            Phase::Faults | Phase::Settled => return Ok(()),
+            Phase::HandingOver { .. } => Violation::SlowHandover,
+            Phase::Crashed => Violation::SlowTakeover,
+            Phase::Stalled => Violation::StalledRequestCost,
+        };
+        if !works {
+            return Err(violation);
+        }
+        if self.checks.phase == Phase::Stalled {
+            let cost = self.gaps.since_probe;
+            self.summary.gaps.add(Cause::StalledRequest, cost);
+        }
+        self.checks.phase = Phase::Settled;
+        let end = self.now + self.plan.longest_lease();
+        self.queue.push(end, Event::End);
+        Ok(())
+    }
+
+    /// Somebody's child works, ready or not.
+    fn working_leaders_or_starting(&self) -> bool {
+        self.client_go_works() || self.living.iter().any(|t| self.trees[*t].works())
+    }
+
+    /// A term began.
+    pub(crate) fn check_settled(&mut self) -> Result<(), Violation> {
+        match self.checks.phase {
+            Phase::Faults | Phase::HandingOver { .. } | Phase::Crashed => Ok(()),
+            Phase::Settled => Err(Violation::Flapping),
+            Phase::Stalled => Err(Violation::StalledRequestCost),
+        }
+    }
+
+    /// A lease was lost, or is about to be.
+    pub(crate) fn check_loss(&mut self, host: HostId, loss: &Loss) -> Result<(), Violation> {
+        if self.checks.phase == Phase::Stalled {
+            return Err(Violation::StalledRequestCost);
+        }
+        let stalled = self.stalled_request.take_if(|s| s.host == host);
+        match stalled {
+            Some(stalled) if self.now <= stalled.until && *loss != Loss::Resigned => {
+                Err(Violation::StalledRequestCost)
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
