@@ -1,9 +1,13 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::{Duration, SystemTime},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 
 use crate::Error;
 
@@ -16,6 +20,15 @@ pub(crate) struct Certificates {
     pub server_key: PathBuf,
     pub accounts_private: PathBuf,
     pub accounts_public: PathBuf,
+    authority: Authority,
+}
+
+struct Authority(Issuer<'static, KeyPair>);
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Authority")
+    }
 }
 
 impl Certificates {
@@ -37,6 +50,26 @@ impl Certificates {
             accounts_private: write("service-accounts.key", &made.accounts.serialize_pem())?,
             accounts_public: write("service-accounts.pub", &made.accounts.public_key_pem())?,
             ca_pem: made.ca,
+            authority: made.authority,
+        })
+    }
+
+    /// A client's certificate and key, as PEM, valid for so long from now on.
+    pub(crate) fn client(&self, user: &str, lifetime: Duration) -> Result<(String, String), Error> {
+        let made = || {
+            let mut client = CertificateParams::new(Vec::new())?;
+            client.distinguished_name.push(DnType::CommonName, user);
+            client.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+            let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+            client.not_after = rcgen::date_time_ymd(1970, 1, 1) + since_epoch + lifetime;
+            let key = KeyPair::generate()?;
+            let certificate = client.signed_by(&key, &self.authority.0)?;
+            Ok::<_, rcgen::Error>((certificate.pem(), key.serialize_pem()))
+        };
+        made().map_err(|error| Error::Io {
+            doing: "sign a certificate for",
+            path: user.into(),
+            source: std::io::Error::other(error),
         })
     }
 }
@@ -46,6 +79,7 @@ struct Made {
     server: String,
     server_key: KeyPair,
     accounts: KeyPair,
+    authority: Authority,
 }
 
 impl Made {
@@ -68,14 +102,14 @@ impl Made {
             .distinguished_name
             .push(DnType::CommonName, "kube-apiserver");
         let server_key = KeyPair::generate()?;
-        let server = server
-            .signed_by(&server_key, &Issuer::new(authority, authority_key))?
-            .pem();
+        let authority = Authority(Issuer::new(authority, authority_key));
+        let server = server.signed_by(&server_key, &authority.0)?.pem();
         Ok(Self {
             ca,
             server,
             server_key,
             accounts: KeyPair::generate()?,
+            authority,
         })
     }
 }

@@ -8,7 +8,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::{Error, ports::Ports, process::Component};
+use crate::{Error, availability::program, ports::Ports, process::Component};
 
 pub(crate) fn arguments(ports: &Ports, data: &Path) -> Vec<String> {
     let client = format!("http://127.0.0.1:{}", ports.etcd);
@@ -23,6 +23,48 @@ pub(crate) fn arguments(ports: &Ports, data: &Path) -> Vec<String> {
         format!("--initial-cluster=testbed={peer}"),
         "--unsafe-no-fsync".to_owned(),
     ]
+}
+
+/// Saves all that is in etcd.
+pub(crate) fn save(ports: &Ports, file: &Path) -> Result<(), Error> {
+    let mut etcdctl = Command::new("etcdctl");
+    etcdctl
+        .env("ETCDCTL_API", "3")
+        .arg(format!("--endpoints=http://127.0.0.1:{}", ports.etcd))
+        .args(["snapshot", "save"])
+        .arg(file);
+    run("save a snapshot", etcdctl)
+}
+
+/// Makes the data of an etcd that has just what was saved, revisions included.
+pub(crate) fn restore(ports: &Ports, file: &Path, data: &Path) -> Result<(), Error> {
+    // From 3.6 on only etcdutl can.
+    let tool = program("etcdutl").unwrap_or_else(|| "etcdctl".into());
+    let peer = format!("http://127.0.0.1:{}", ports.etcd_peer);
+    let mut restore = Command::new(tool);
+    restore
+        .env("ETCDCTL_API", "3")
+        .args(["snapshot", "restore"])
+        .arg(file)
+        .arg(format!("--data-dir={}", data.display()))
+        .arg("--name=testbed")
+        .arg(format!("--initial-cluster=testbed={peer}"))
+        .arg(format!("--initial-advertise-peer-urls={peer}"));
+    run("restore a snapshot", restore)
+}
+
+fn run(doing: &'static str, mut command: Command) -> Result<(), Error> {
+    let output = command.output().map_err(|source| Error::Spawn {
+        program: "etcdctl (Debian: etcd-client)".to_owned(),
+        source,
+    })?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Error::Etcd {
+            doing,
+            answer: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }),
+    }
 }
 
 /// Whether this etcd cannot report a watch's progress on request (before 3.4.31 and 3.5.13).

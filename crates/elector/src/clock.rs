@@ -1,27 +1,15 @@
-//! The one local clock, `CLOCK_BOOTTIME`, and timers on it.
-//!
-//! Not `tokio::time`: that clock stands still while the machine is suspended, and a lease does not.
+//! Waiting by the one local clock.
 
 use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
-    timerfd_create, timerfd_settime,
-};
+use soloist_clock::TimerFd;
 use soloist_core::time::Moment;
 
 use crate::readable::{self, Readable};
 
-/// What the clock shows.
-#[must_use]
-pub fn now() -> Moment {
-    let read = clock_gettime(ClockId::Boottime);
-    // The kernel's clock never runs below zero, and its nanoseconds are below a billion.
-    let seconds = u64::try_from(read.tv_sec).unwrap_or(0);
-    let nanos = u32::try_from(read.tv_nsec).unwrap_or(0);
-    Moment::since_boot(Duration::new(seconds, nanos))
-}
+pub use soloist_clock::now;
 
 /// A timer that rings at a [`Moment`], also when the machine was suspended in between.
 #[derive(Debug)]
@@ -33,10 +21,7 @@ impl Timer {
     /// # Errors
     /// When the system has no file descriptor left.
     pub fn new() -> io::Result<Self> {
-        let fd = timerfd_create(
-            TimerfdClockId::Boottime,
-            TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC,
-        )?;
+        let fd = OwnedFd::from(TimerFd::new()?);
         Ok(Self(readable::watch(fd)?))
     }
 
@@ -50,7 +35,7 @@ impl Timer {
         }
         while now() < at {
             // Setting it also takes back an earlier ring.
-            timerfd_settime(self.0.get_ref(), TimerfdTimerFlags::ABSTIME, &once(at))?;
+            soloist_clock::set(self.0.get_ref().as_fd(), Some(at))?;
             let mut ready = self.0.readable_mut().await?;
             let mut expirations = [0; 8];
             match rustix::io::read(ready.get_inner(), &mut expirations) {
@@ -60,22 +45,6 @@ impl Timer {
             }
         }
         Ok(())
-    }
-}
-
-fn once(at: Moment) -> Itimerspec {
-    let uptime = at.uptime();
-    let zero = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    Itimerspec {
-        it_interval: zero,
-        it_value: Timespec {
-            tv_sec: i64::try_from(uptime.as_secs()).unwrap_or(i64::MAX),
-            // Zero would disarm the timer; one nanosecond after boot has passed anyway.
-            tv_nsec: i64::from(uptime.subsec_nanos()).max(1),
-        },
     }
 }
 

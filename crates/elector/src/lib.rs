@@ -6,7 +6,8 @@
 //!
 //! - [`Elector`]: what most programs want. `lead().await` gives a [`Term`], and its token fences what the
 //!   program writes elsewhere.
-//! - [`Driver`]: the level below, for supervisors that act on every event themselves.
+//! - [`Driver`]: the level below, for programs that act on every event themselves.
+//! - [`StoreCarrier`]: only the way to the store and back, for who drives the machines of [`soloist_core`].
 //! - [`LeaseStore`]: where the lease lives. `kubernetes`, `file` and `memory`, each behind
 //!   the feature of that name.
 //!
@@ -21,9 +22,9 @@
 //!
 //! let term = elector.lead().await?;
 //! println!("term {} with token {}", term.number(), term.token());
-//! tokio::select! {
-//!     () = term.cancelled() => println!("lost: stop working at once"),
-//!     () = work(term.token().get()) => println!("done"),
+//! match term.run(work(term.token().get())).await {
+//!     None => println!("lost: the work was stopped"),
+//!     Some(()) => println!("done"),
 //! }
 //! term.finish();
 //!
@@ -46,6 +47,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod carrier;
 pub mod clock;
 pub mod driver;
 pub mod elector;
@@ -57,13 +59,15 @@ pub mod kubernetes;
 pub mod memory;
 pub mod random;
 mod readable;
+pub mod repeats;
 #[cfg(any(feature = "file", feature = "kubernetes"))]
 mod signature;
 pub mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use carrier::{Arrival, StoreCarrier};
 pub use driver::{Driver, DriverEvent, DriverHandle};
 pub use elector::{Elector, ElectorError, Leadership, Term, default_identity};
 pub use soloist_core as core;
-pub use store::{LeaseStore, Refusal, StoreError, WatchEnded};
+pub use store::{LeaseStore, Refusal, StoreError, Throttling, WatchEnded};

@@ -1,12 +1,12 @@
 //! soloist's signature under a record, as one line of text.
 //!
-//! `v1 instance=<32 hex> term=4 lease=15 write=9 released=no pod=<uid> holder=<identity>`
+//! `v1 instance=<32 hex> term=4 lease=15 write=9 base=1207 released=no pod=<uid> holder=<identity>`
 //!
 //! `pod` is left out if there is none. The holder comes last, because it may contain anything.
 
 use std::time::Duration;
 
-use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term};
+use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
 use soloist_core::record::Signature;
 use soloist_core::timings::LeaseDuration;
 
@@ -19,6 +19,7 @@ pub(crate) fn to_text(signature: &Signature) -> String {
         term,
         duration,
         write,
+        base,
         released,
     } = signature;
     let pod = match pod.as_ref().map(PodUid::as_str) {
@@ -29,7 +30,7 @@ pub(crate) fn to_text(signature: &Signature) -> String {
     let released = if *released { "yes" } else { "no" };
     let lease = duration.seconds();
     format!(
-        "v1 instance={instance} term={term} lease={lease} write={write} released={released}{pod} holder={holder}"
+        "v1 instance={instance} term={term} lease={lease} write={write} base={base} released={released}{pod} holder={holder}"
     )
 }
 
@@ -45,6 +46,7 @@ pub(crate) fn parse(text: &str) -> Option<Signature> {
     let term = Term::new(field("term")?.parse().ok()?);
     let lease = Duration::from_secs(field("lease")?.parse().ok()?);
     let write = OpId::new(field("write")?.parse().ok()?);
+    let base = Version::new(field("base")?.parse().ok()?);
     let released = match field("released")? {
         "yes" => true,
         "no" => false,
@@ -64,6 +66,7 @@ pub(crate) fn parse(text: &str) -> Option<Signature> {
         term,
         duration: LeaseDuration::try_new(lease).ok()?,
         write,
+        base,
         released,
     })
 }
@@ -80,6 +83,7 @@ mod tests {
             term: Term::new(u64::MAX),
             duration: LeaseDuration::SHORTEST,
             write: OpId::new(9),
+            base: Version::new(1207),
             released,
         }
     }

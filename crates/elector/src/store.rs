@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::future::Future;
+use std::time::Duration;
 
 use futures_util::Stream;
 use soloist_core::election::{Answer, Base, Purpose};
 use soloist_core::ids::Version;
 use soloist_core::record::{Record, Snapshot};
+use soloist_core::time::Human;
 
 /// A place that keeps one lease record, with compare-and-swap and a watch.
 ///
@@ -54,6 +56,9 @@ pub enum StoreError {
     /// It certainly had no effect, and may work later.
     #[error("unavailable: {0}")]
     Unavailable(String),
+    /// It certainly had no effect: the store has too much to do, and asks us to wait for so long.
+    #[error("unavailable: {}; it asks us to wait for {}", .0.reason, Human(.0.wait))]
+    Throttled(Box<Throttling>),
     /// Nobody knows whether it had an effect.
     #[error("no answer: {0}")]
     Unknown(String),
@@ -80,9 +85,21 @@ impl StoreError {
             Self::LostRace(_) => Answer::LostRace,
             Self::Refused(_) => Answer::Refused,
             Self::Unavailable(_) => Answer::Unavailable,
+            Self::Throttled(throttling) => Answer::Throttled {
+                wait: throttling.wait,
+            },
             Self::Unknown(_) => Answer::Unknown,
         }
     }
+}
+
+/// A store that has too much to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Throttling {
+    /// What it says.
+    pub reason: String,
+    /// For how long it asks us to wait.
+    pub wait: Duration,
 }
 
 /// What was refused, where, and what to do about it.
@@ -104,5 +121,18 @@ impl fmt::Display for Refusal {
 
 /// Why a watch ended. It is followed by a read, and by a new watch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the watch ended: {0}")]
-pub struct WatchEnded(pub String);
+pub enum WatchEnded {
+    /// It broke, or might have missed something.
+    #[error("the watch ended: {0}")]
+    Broken(String),
+    /// It was refused, and will be until somebody changes something. The record is read now and then instead.
+    #[error("the watch was refused: {0}")]
+    Refused(Box<Refusal>),
+}
+
+impl WatchEnded {
+    /// It broke.
+    pub fn broken(reason: impl Into<String>) -> Self {
+        Self::Broken(reason.into())
+    }
+}

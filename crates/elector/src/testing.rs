@@ -28,6 +28,13 @@ pub trait Fixture: Send + Sync {
 
     /// Changes the holder, as an operator would.
     fn set_holder(&self, holder: Option<&str>) -> impl Future<Output = ()> + Send;
+
+    /// Saves the whole store, versions included.
+    fn back_up(&self) -> impl Future<Output = ()> + Send;
+
+    /// Sets the whole store back to what was saved last, without a word to anybody: what came after it has never been, and
+    /// its versions are given out again.
+    fn set_back(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// Fails the test if it takes longer than any healthy store would.
@@ -61,6 +68,7 @@ pub fn held_by(holder: &str, instance: u128, write: u64) -> Record {
             term: Term::new(4),
             duration: LeaseDuration::SHORTEST,
             write: OpId::new(write),
+            base: Version::new(3),
             released: false,
         }),
     }
@@ -103,7 +111,7 @@ async fn next(
 ) -> Result<Snapshot, WatchEnded> {
     match in_time(changes.next()).await {
         Some(change) => change,
-        None => Err(WatchEnded("no more".into())),
+        None => Err(WatchEnded::broken("no more")),
     }
 }
 
@@ -335,11 +343,56 @@ pub async fn thirty_watches_see_a_release<F: Fixture>(fixture: F) {
     assert_eq!(versions, BTreeSet::from([version.ok()]));
 }
 
+/// A store that was set back to a backup is read as it is now and can be written again, by handles that knew more; nothing that is based on what was
+/// lost lands; and a watch that was open ends.
+pub async fn a_store_that_was_set_back_can_be_written_again<F: Fixture>(fixture: F) {
+    let (writer, other) = (fixture.store(), fixture.store());
+    let saved = held_by("a", 1, 1);
+    let base = create(&writer, &saved).await;
+    fixture.back_up().await;
+    let mut lost = base;
+    for n in 2..22 {
+        lost = renew(&writer, lost, &held_by("a", 1, n)).await;
+        read(&other).await;
+    }
+    let mut old_watch = other.watch(lost).boxed();
+    lost = renew(&writer, lost, &held_by("a", 1, 22)).await;
+    assert_eq!(next(&mut old_watch).await.map(|s| s.version), Ok(lost));
+    fixture.set_back().await;
+
+    for store in [&writer, &other] {
+        let found = read(store).await;
+        assert_eq!((found.version, found.record.as_ref()), (base, Some(&saved)));
+        let stale = in_time(store.write(Base::Version(lost), &saved, Purpose::Renew)).await;
+        assert!(self::lost(&stale), "{stale:?}");
+    }
+    let ended = next(&mut old_watch).await;
+    assert!(ended.is_err(), "{ended:?}");
+    let mut changes = other.watch(base).boxed();
+    let mut version = base;
+    for n in 30..33 {
+        for store in [&writer, &other] {
+            let record = held_by("a", 1, n);
+            read(store).await;
+            let written = renew(store, version, &record).await;
+            assert!(written > version);
+            version = written;
+            let seen = next(&mut changes).await;
+            assert_eq!(seen, Ok(Snapshot::new(version, Some(record))));
+        }
+    }
+}
+
 /// One test for each promise of a store, on the lease that `$fixture` makes: an `Option`, which may be awaited
-/// for, and is `None` where the store cannot be had.
+/// for, and is `None` where the store cannot be had. Setting a store back is nothing to do to one that other tests share: then
+/// `set_back:` makes a lease in one of its own.
 #[macro_export]
 macro_rules! conformance_tests {
     ($fixture:expr) => {
+        $crate::conformance_tests!($fixture, set_back: $fixture);
+    };
+    ($fixture:expr, set_back: $own:expr) => {
+        $crate::conformance_tests!($own; a_store_that_was_set_back_can_be_written_again,);
         $crate::conformance_tests!(
             $fixture;
             absence_has_a_version,

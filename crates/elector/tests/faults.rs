@@ -157,7 +157,7 @@ async fn a_refusal_is_told_with_its_reason_and_ends_when_the_store_gives_in() {
     replica.handle.stand();
     let error = replica
         .next(|event| match event {
-            DriverEvent::Refused { error } => Some(error.to_string()),
+            DriverEvent::Refused { error, .. } => Some(error.to_string()),
             _ => None,
         })
         .await;

@@ -193,6 +193,150 @@ fn a_path_that_cannot_be_a_lease_is_refused_when_it_is_opened() {
     assert!(error.contains("is not a folder"), "{error}");
 }
 
+fn chown(path: &Path, user: u32) -> bool {
+    let given = std::os::unix::fs::lchown(path, Some(user), Some(user));
+    if given.is_err() {
+        eprintln!("skipped: only root may give files away");
+    }
+    given.is_ok()
+}
+
+#[test]
+fn a_folder_that_another_user_made_is_refused() {
+    let fixture = File::new();
+    if !chown(fixture.0.path(), 12_345) {
+        return;
+    }
+    let error = refusal(FileStore::open(fixture.path()).unwrap_err());
+    assert!(error.contains("belongs to the user 12345"), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_exchanged_for_another_users_is_refused_from_then_on() {
+    let fixture = File::new();
+    let folder = fixture.0.path().join("folder");
+    let store = FileStore::open(folder.join("lease")).unwrap();
+    create(&store).await;
+    let theirs = fixture.0.path().join("theirs");
+    fs::create_dir(&theirs).unwrap();
+    if !chown(&theirs, 12_345) {
+        return;
+    }
+    fs::rename(&folder, fixture.0.path().join("ours")).unwrap();
+    fs::rename(&theirs, &folder).unwrap();
+    refusal(store.read().await.unwrap_err());
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_that_is_a_link_is_refused_unless_root_made_it() {
+    let fixture = File::new();
+    let link = fixture.0.path().join("link");
+    let real = fixture.0.path().join("real");
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    if rustix::process::geteuid().is_root() {
+        FileStore::open(link.join("lease")).unwrap();
+        assert!(chown(&link, 12_345));
+    }
+    let error = refusal(FileStore::open(link.join("lease")).unwrap_err());
+    assert!(error.contains("is a symbolic link"), "{error}");
+}
+
+#[test]
+fn a_folder_that_everybody_may_write_to_is_refused_unless_it_is_sticky() {
+    let fixture = File::new();
+    let mode = |mode| fs::set_permissions(fixture.0.path(), fs::Permissions::from_mode(mode));
+    mode(0o777).unwrap();
+    let error = refusal(FileStore::open(fixture.path()).unwrap_err());
+    assert!(error.contains("everybody may write"), "{error}");
+    mode(0o1777).unwrap();
+    FileStore::open(fixture.path()).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
+    let fixture = File::new();
+    let lock = fixture.0.path().join("lease.lock");
+    fs::write(&lock, "").unwrap();
+    if !chown(&lock, 12_345) {
+        return;
+    }
+    let error = refusal(fixture.store().read().await.unwrap_err());
+    assert!(error.contains("belongs to the user 12345"), "{error}");
+}
+
+#[test]
+fn a_file_system_that_is_not_known_to_be_of_one_machine_is_refused() {
+    for (path, kind) in [
+        ("/proc/self/lease", "procfs"),
+        ("/sys/kernel/lease", "sysfs"),
+    ] {
+        let error = refusal(FileStore::open(path).unwrap_err());
+        assert!(error.contains(kind), "{error}");
+        assert!(error.contains("XFS, Btrfs"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_is_named_during_a_renewal_stays_named() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let mut version = create(&store).await;
+    let mut guard = Helper(Command::new("sleep").arg("600").spawn().unwrap());
+    for write in 2..40 {
+        store
+            .set_processes(vec![ProcessRef::this().unwrap()])
+            .await
+            .unwrap();
+        let lock = fs::File::open(fixture.0.path().join("lease.lock")).unwrap();
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        let record = held_by("a", 1, write);
+        let renewal = store.write(Base::Version(version), &record, Purpose::Renew);
+        let members = vec![
+            ProcessRef::this().unwrap(),
+            ProcessRef::of(guard.0.id()).unwrap(),
+        ];
+        // Both wait for the lock, the renewal for longer.
+        let naming = async {
+            clock::sleep(Duration::from_millis(5)).await.unwrap();
+            let naming = store.set_processes(members);
+            let letting_go = async {
+                clock::sleep(Duration::from_millis(5)).await.unwrap();
+                flock(&lock, FlockOperation::Unlock).unwrap();
+            };
+            tokio::join!(naming, letting_go).0
+        };
+        let (renewed, named) = tokio::join!(renewal, naming);
+        version = renewed.unwrap();
+        named.unwrap();
+        let named = fixture.json()["processes"]["members"].clone();
+        assert_eq!(named.as_array().unwrap().len(), 2, "after write {write}");
+    }
+    guard.kill();
+}
+
+/// A process's start is shown as the reader's time namespace counts it.
+#[tokio::test]
+async fn a_living_holder_in_another_time_namespace_is_not_gone() {
+    let fixture = File::new();
+    let mut elsewhere = Command::new("unshare");
+    elsewhere.args(["--time", "--boottime", "100000", "--"]);
+    let possible = Command::new("unshare")
+        .args(["--time", "--boottime", "100000", "--", "true"])
+        .stderr(Stdio::null())
+        .status();
+    if !possible.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: this user may make no time namespace");
+        return;
+    }
+    elsewhere.arg(std::env::current_exe().unwrap());
+    let mut holder = Helper::start_as(elsewhere, &fixture, "leading", &[]);
+    let found = fixture.store().read().await.unwrap();
+    assert!(found.record.is_some() && !found.holder_gone);
+    holder.kill();
+}
+
 /// A small file system of its own; `None`, said aloud, where this user may not mount one.
 struct Mount(tempfile::TempDir);
 
@@ -322,7 +466,17 @@ struct Helper(Child);
 impl Helper {
     /// A second process on the same lease, once it has said the word.
     fn start(fixture: &File, word: &str, extra: &[(&str, String)]) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        let itself = Command::new(std::env::current_exe().unwrap());
+        Self::start_as(itself, fixture, word, extra)
+    }
+
+    fn start_as(
+        mut command: Command,
+        fixture: &File,
+        word: &str,
+        extra: &[(&str, String)],
+    ) -> Self {
+        let child = command
             .args(["--exact", "helper_process", "--nocapture"])
             .env("ELECTOR_TEST_LEASE", fixture.path())
             .envs(extra.iter().map(|(name, value)| (name, value)))

@@ -24,6 +24,8 @@ enum Reply {
     Silence,
     /// Sends lines, then ends the stream.
     Lines(Vec<Value>),
+    /// The same, after a while.
+    LinesThenEnd(Vec<Value>, Duration),
 }
 
 /// One line for each request: the number of its connection, the method and the path.
@@ -108,11 +110,11 @@ async fn serve(
                     "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
                 )
             }
-            Reply::Lines(lines) => {
-                let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
-                format!(
-                    "HTTP/1.1 200 x\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{lines}"
-                )
+            Reply::Lines(lines) => stream_of(&lines),
+            Reply::LinesThenEnd(lines, after) => {
+                stream.write_all(stream_of(&lines).as_bytes()).await.ok()?;
+                tokio::time::sleep(after).await;
+                return None;
             }
         };
         let closes = answer.contains("connection: close");
@@ -121,6 +123,11 @@ async fn serve(
             return None;
         }
     }
+}
+
+fn stream_of(lines: &[Value]) -> String {
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    format!("HTTP/1.1 200 x\r\ncontent-type: application/json\r\nconnection: close\r\n\r\n{lines}")
 }
 
 fn failure(code: u16) -> Reply {
@@ -145,7 +152,12 @@ fn list(version: &str, items: &[Value]) -> Reply {
 #[tokio::test]
 async fn nothing_is_tried_again_behind_the_elections_back() {
     for (code, answer) in [
-        (429, Answer::Unavailable),
+        (
+            429,
+            Answer::Throttled {
+                wait: Duration::from_secs(1),
+            },
+        ),
         (500, Answer::Unknown),
         (503, Answer::Unknown),
         (504, Answer::Unknown),
@@ -252,6 +264,33 @@ async fn a_watch_ends_where_it_might_miss_something() {
         assert!(in_time(changes.next()).await.is_none());
         assert_eq!(server.requests(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_before_its_time_is_not_resumed_for_the_server_may_come_back_with_former_data()
+ {
+    let later = Duration::from_millis(1200);
+    let replies = vec![Reply::LinesThenEnd(vec![], later), list("2", &[])];
+    let server = Server::replying(replies).await;
+    let mut changes = Box::pin(server.store.watch(Version::new(3)));
+    assert!(in_time(changes.next()).await.unwrap().is_err());
+    assert_eq!(server.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_the_server_is_before_what_it_had_told() {
+    let bookmark = |version| {
+        json!({"type": "BOOKMARK", "object":
+        {"kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"resourceVersion": version}}})
+    };
+    let changed = json!({"type": "MODIFIED", "object": lease("7")});
+    let lines = vec![changed, bookmark("9"), bookmark("6")];
+    let replies = vec![Reply::LinesThenEnd(lines, Duration::from_secs(60))];
+    let server = Server::replying(replies).await;
+    let mut changes = Box::pin(server.store.watch(Version::new(3)));
+    assert!(in_time(changes.next()).await.unwrap().is_ok());
+    let ended = in_time(changes.next()).await.unwrap().unwrap_err();
+    assert!(ended.to_string().contains("before 7"), "{ended}");
 }
 
 #[tokio::test]

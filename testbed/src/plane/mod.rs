@@ -162,6 +162,15 @@ impl ControlPlane {
         self.write_kubeconfig(user, self.users.token(user)?, "default", via)
     }
 
+    /// A client's certificate and key for a user, as PEM, valid for so long from now on.
+    pub fn client_certificate(
+        &self,
+        user: &str,
+        lifetime: Duration,
+    ) -> Result<(String, String), Error> {
+        self.certificates.client(user, lifetime)
+    }
+
     pub(crate) fn write_kubeconfig(
         &self,
         user: &str,

@@ -2,4 +2,4 @@
 
 use crate::harness::Cluster;
 
-soloist_elector::conformance_tests!(Cluster::shared().await);
+soloist_elector::conformance_tests!(Cluster::shared().await, set_back: Cluster::own().await);

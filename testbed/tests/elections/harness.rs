@@ -9,7 +9,6 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use soloist_elector::core::election::{Config, Elected};
 use soloist_elector::core::ids::{Identity, InstanceId};
-use soloist_elector::core::mutant::Defect;
 use soloist_elector::core::timings::{Preset, Timings};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
 use soloist_elector::testing::{Fixture, in_time};
@@ -123,7 +122,6 @@ impl Cluster {
             pod: None,
             timings: quick(),
             seed: 1,
-            defect: Defect::NONE,
         };
         let (handle, mut events) = Driver::spawn(self.store_as(USER).await, config).unwrap();
         handle.stand();
@@ -165,6 +163,14 @@ impl Fixture for Cluster {
         let holder = holder.unwrap_or_default();
         self.patch(json!({"spec": {"holderIdentity": holder}}))
             .await;
+    }
+
+    async fn back_up(&self) {
+        self.plane.back_up_etcd().await.unwrap();
+    }
+
+    async fn set_back(&self) {
+        self.plane.set_etcd_back().await.unwrap();
     }
 }
 

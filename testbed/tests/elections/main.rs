@@ -5,6 +5,7 @@
 mod client_go;
 mod conformance;
 mod control_plane;
+mod credentials;
 mod harness;
 mod in_a_pod;
 mod links;

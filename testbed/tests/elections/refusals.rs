@@ -1,11 +1,18 @@
 //! An API server that will not have us says so in words that help.
 
 use std::fs;
+use std::time::Duration;
 
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
+};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::json;
 use soloist_elector::core::election::{Answer, Base, Purpose};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
-use soloist_elector::testing::{held_by, in_time};
-use soloist_elector::{LeaseStore, StoreError};
+use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::Account;
 
 use crate::harness::{Cluster, LEASE, USER, elector, lead, quick};
@@ -114,4 +121,86 @@ async fn a_bad_token_a_dead_port_and_an_unknown_authority_are_told_apart() {
     let error = read_error(&store("ca", text.replace(&authority, "")).await).await;
     assert_eq!(error.answer(), Answer::Unavailable);
     assert_says(&error, &["certificate"]);
+}
+
+/// Waits until the lease cannot be created any more.
+async fn refused(cluster: &Cluster, store: &KubernetesStore) -> StoreError {
+    in_time(async {
+        loop {
+            match create(store).await {
+                Err(error @ StoreError::Refused(_)) => return error,
+                Ok(()) => cluster.delete().await,
+                Err(error) => panic!("{error}"),
+            }
+            clock::sleep(Duration::from_millis(100)).await.unwrap();
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_is_told_apart_from_a_missing_right() {
+    let Some(cluster) = Cluster::shared().await else {
+        return;
+    };
+    let client = cluster.plane.admin_client().await.unwrap();
+    let quotas: kube::Api<ResourceQuota> = kube::Api::namespaced(client, &cluster.namespace);
+    let none = json!({"count/leases.coordination.k8s.io": "0"});
+    let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": none}});
+    let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
+    let params = PostParams::default();
+    quotas.create(&params, &quota).await.unwrap();
+    // As the controller does, of which there is none here.
+    let status = Patch::Merge(json!({"status": {"hard": none, "used": none}}));
+    let params = PatchParams::default();
+    quotas.patch_status("few", &params, &status).await.unwrap();
+    let store = cluster.store_as(USER).await;
+    let error = refused(&cluster, &store).await;
+    assert_says(&error, &["quota", "kubectl describe resourcequota"]);
+    assert!(!error.to_string().contains("Add this rule"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_admission_policy_is_told_apart_from_a_missing_right() {
+    let Some(cluster) = Cluster::shared().await else {
+        return;
+    };
+    let client = cluster.plane.admin_client().await.unwrap();
+    let name = format!("deny-{}", cluster.namespace);
+    let policy = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "matchConstraints": {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": cluster.namespace}},
+                "resourceRules": [{
+                    "apiGroups": ["coordination.k8s.io"], "apiVersions": ["v1"],
+                    "operations": ["CREATE"], "resources": ["leases"],
+                }],
+            },
+            "validations": [{"expression": "false", "message": "not here", "reason": "Forbidden"}],
+        },
+    });
+    let binding = json!({
+        "metadata": {"name": name},
+        "spec": {"policyName": name, "validationActions": ["Deny"]},
+    });
+    let policies: kube::Api<ValidatingAdmissionPolicy> = kube::Api::all(client.clone());
+    let policy = serde_json::from_value(policy).unwrap();
+    policies
+        .create(&PostParams::default(), &policy)
+        .await
+        .unwrap();
+    let bindings: kube::Api<ValidatingAdmissionPolicyBinding> = kube::Api::all(client);
+    let binding = serde_json::from_value(binding).unwrap();
+    bindings
+        .create(&PostParams::default(), &binding)
+        .await
+        .unwrap();
+    let store = cluster.store_as(USER).await;
+    let error = refused(&cluster, &store).await;
+    assert_says(
+        &error,
+        &["not here", "admission policy", "No right is missing"],
+    );
+    assert!(!error.to_string().contains("Add this rule"), "{error}");
 }

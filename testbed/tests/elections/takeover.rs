@@ -4,9 +4,10 @@ use futures_util::future::select_all;
 use serde_json::json;
 use soloist_elector::clock;
 use soloist_elector::core::election::Claim;
+use soloist_elector::kubernetes::KubernetesStore;
 use soloist_elector::testing::{Fixture, in_time};
 
-use crate::harness::{Cluster, Standby, lead, quick, sees};
+use crate::harness::{Cluster, LEASE, Standby, USER, elector, lead, quick, sees};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_thirty_candidates_at_once_one_creates_the_lease_and_one_leads() {
@@ -174,4 +175,20 @@ async fn a_drain_longer_than_the_lease_keeps_it() {
     in_time(shutdown).await.unwrap().unwrap();
     let (next, _standby) = standby.leads().await;
     assert_eq!(next.claim(), Claim::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_brings_its_own_client() {
+    let Some(cluster) = Cluster::shared().await else {
+        return;
+    };
+    let client = cluster.plane.client(USER, None).await.unwrap();
+    let store = KubernetesStore::with_client(client.clone(), &cluster.namespace, LEASE).unwrap();
+    let first = elector(store, "first", quick());
+    let term = lead(&first).await;
+    let standby = Standby::beside(cluster.elector("second").await, "first").await;
+    term.finish();
+    let (_term, _second) = standby.leads().await;
+    let wrong = KubernetesStore::with_client(client, "Not a name", LEASE);
+    assert!(wrong.is_err());
 }

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use soloist_core::election::{Config, Elected, Loss, Purpose};
+use soloist_core::election::{Config, Elected, Loss};
 use soloist_core::ids::Identity;
 use soloist_core::time::Moment;
 use tokio::sync::mpsc;
@@ -23,6 +23,7 @@ use crate::store::{LeaseStore, StoreError, WatchEnded};
 use heartbeat::Pulse;
 use task::{Command, Task};
 
+pub use crate::carrier::RequestKind;
 pub use heartbeat::{Heartbeat, HeartbeatMonitor};
 
 /// What the owner of an election is told.
@@ -41,10 +42,12 @@ pub enum DriverEvent {
     Left,
     /// Another holder was seen in the record, or none.
     Holder(Option<Identity>),
-    /// The store refuses us for good, until somebody changes something.
+    /// The store refuses us until somebody changes something. It is tried again.
     Refused {
         /// What, where, and what to do.
         error: StoreError,
+        /// It has from the start, and for a minute.
+        for_good: bool,
     },
     /// A request ended: for metrics, and for logs that say why.
     Answered {
@@ -57,42 +60,6 @@ pub enum DriverEvent {
     },
     /// The watch ended; a read and a new watch follow.
     WatchEnded(WatchEnded),
-}
-
-/// What a request was for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RequestKind {
-    /// To know the record.
-    Read,
-    /// To begin a term.
-    Acquire,
-    /// To go on.
-    Renew,
-    /// To end a term.
-    Release,
-}
-
-impl RequestKind {
-    /// As a metric's label.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Acquire => "acquire",
-            Self::Renew => "renew",
-            Self::Release => "release",
-        }
-    }
-}
-
-impl From<Purpose> for RequestKind {
-    fn from(purpose: Purpose) -> Self {
-        match purpose {
-            Purpose::Acquire => Self::Acquire,
-            Purpose::Renew => Self::Renew,
-            Purpose::Release => Self::Release,
-        }
-    }
 }
 
 /// Starts drivers.

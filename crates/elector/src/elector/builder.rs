@@ -5,16 +5,15 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use soloist_core::election::Config;
 use soloist_core::ids::{Identity, InstanceId, PodUid};
-use soloist_core::mutant::Defect;
 use soloist_core::timings::{Preset, Timings};
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
-use super::task::Task;
+use super::task::{Limits, Task};
 use super::{Elector, ElectorError, Leadership, Term};
 use crate::driver::Driver;
 use crate::random;
@@ -47,6 +46,7 @@ pub struct ElectorBuilder<S> {
     identity: Option<Identity>,
     pod: Option<PodUid>,
     timings: Timings,
+    drain_limit: Duration,
     callbacks: Callbacks,
 }
 
@@ -57,6 +57,7 @@ impl<S: LeaseStore> ElectorBuilder<S> {
             identity: None,
             pod: None,
             timings: Timings::preset(Preset::Standard),
+            drain_limit: Duration::from_secs(60),
             callbacks: Callbacks::default(),
         }
     }
@@ -73,13 +74,20 @@ impl<S: LeaseStore> ElectorBuilder<S> {
         self
     }
 
+    /// How long a [shutdown](Elector::shutdown) waits for the term to be finished, and renews it meanwhile. Without it: 60 s.
+    pub const fn drain_limit(mut self, limit: Duration) -> Self {
+        self.drain_limit = limit;
+        self
+    }
+
     /// The Pod's UID, only if this process is the first in the Pod's only PID namespace: see [`PodUid`].
     pub fn pod(mut self, pod: PodUid) -> Self {
         self.pod = Some(pod);
         self
     }
 
-    /// Called with every term; leading ends when the future does, and the elector then stands again. With
+    /// Called with every term; leading ends when the future does, and the elector then stands again. If it panics the lease is
+    /// released and the elector ends: [`ElectorError::Died`]. With
     /// this the elector takes part always, and nobody needs to call [`Elector::lead`].
     pub fn on_started_leading<F, W>(mut self, mut work: F) -> Self
     where
@@ -118,7 +126,6 @@ impl<S: LeaseStore> ElectorBuilder<S> {
             pod: self.pod,
             timings: self.timings,
             seed: random::bits64().map_err(ElectorError::Start)?,
-            defect: Defect::NONE,
         };
         let (driver, events) = Driver::spawn(self.store, config).map_err(ElectorError::Start)?;
         let heartbeat = driver.monitor();
@@ -136,7 +143,10 @@ impl<S: LeaseStore> ElectorBuilder<S> {
             commands,
             leadership_sender,
             self.callbacks,
-            self.timings,
+            Limits {
+                timings: self.timings,
+                drain: self.drain_limit,
+            },
             Arc::clone(&fate),
         );
         let span = tracing::info_span!("elector", %identity);

@@ -30,7 +30,7 @@ pub struct Elector {
     commands: mpsc::UnboundedSender<Command>,
     leadership: watch::Receiver<Leadership>,
     heartbeat: HeartbeatMonitor,
-    fate: Arc<OnceLock<String>>,
+    fate: Arc<OnceLock<Fate>>,
     task: JoinHandle<()>,
 }
 
@@ -56,6 +56,22 @@ pub struct OwnTerm {
     pub token: Token,
 }
 
+/// How an elector ended that did not end in order.
+#[derive(Clone, Debug)]
+enum Fate {
+    Died(String),
+    Unfinished,
+}
+
+impl From<Fate> for ElectorError {
+    fn from(fate: Fate) -> Self {
+        match fate {
+            Fate::Died(reason) => Self::Died(reason),
+            Fate::Unfinished => Self::Unfinished,
+        }
+    }
+}
+
 /// Why there is no leadership to be had from an elector.
 #[derive(Debug, thiserror::Error)]
 pub enum ElectorError {
@@ -65,9 +81,15 @@ pub enum ElectorError {
     /// It was shut down.
     #[error("the elector has been shut down")]
     Ended,
-    /// Its task died. Every term was cancelled.
+    /// Its task died, or one of the callbacks. Every term was cancelled.
     #[error("the elector's task died: {0}")]
     Died(String),
+    /// It was shut down, and its term was not finished within the [drain limit](ElectorBuilder::drain_limit). The lease was not
+    /// released, and runs out by itself.
+    #[error(
+        "the elector has been shut down, but its term was not finished; its lease has to run out"
+    )]
+    Unfinished,
 }
 
 impl Elector {
@@ -95,10 +117,11 @@ impl Elector {
         let _ = self.commands.send(Command::Resign);
     }
 
-    /// Resigns, waits for the term to be finished, releases the lease and ends.
+    /// Resigns, waits for the term to be finished, releases the lease and ends. A term that is not finished within the
+    /// [drain limit](ElectorBuilder::drain_limit) is left to run out: what its work does is unknown, so nothing is released.
     ///
     /// # Errors
-    /// When the elector's task had died.
+    /// When the elector's task or a callback had died, or the term was not finished.
     pub async fn shutdown(self) -> Result<(), ElectorError> {
         let Self {
             commands,
@@ -111,7 +134,7 @@ impl Elector {
             return Err(ElectorError::Died(error.to_string()));
         }
         match fate.get() {
-            Some(reason) => Err(ElectorError::Died(reason.clone())),
+            Some(fate) => Err(fate.clone().into()),
             None => Ok(()),
         }
     }
@@ -136,7 +159,7 @@ impl Elector {
 
     fn fate(&self) -> ElectorError {
         match self.fate.get() {
-            Some(reason) => ElectorError::Died(reason.clone()),
+            Some(fate) => fate.clone().into(),
             None => ElectorError::Ended,
         }
     }

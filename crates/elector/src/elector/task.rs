@@ -4,21 +4,23 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::mem;
 use std::sync::{Arc, OnceLock};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use soloist_core::election::{Elected, Loss};
 use soloist_core::ids::Identity;
 use soloist_core::time::Moment;
 use soloist_core::timings::Timings;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinError, JoinHandle};
 use tracing::{debug, info, warn};
 
 use super::builder::Callbacks;
 use super::term::Reign;
-use super::{Leadership, OwnTerm, Term};
+use super::{Fate, Leadership, OwnTerm, Term};
 use crate::clock::{self, Timer};
 use crate::driver::{DriverEvent, DriverHandle};
-use crate::store::StoreError;
+use crate::repeats::Repeats;
+use crate::store::{StoreError, WatchEnded};
 
 #[derive(Debug)]
 pub(super) enum Command {
@@ -38,19 +40,46 @@ enum Phase {
     Leaving,
 }
 
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) timings: Timings,
+    /// From a shutdown to the end of the term.
+    pub(super) drain: Duration,
+}
+
+/// Says so if the task panics, before those who wait for it learn that it is gone.
+#[derive(Debug)]
+struct OnPanic(Arc<OnceLock<Fate>>);
+
+impl Drop for OnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.set(Fate::Died("it panicked".into()));
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct Task {
+    /// The first to be dropped.
+    _on_panic: OnPanic,
     driver: DriverHandle,
     events: mpsc::Receiver<DriverEvent>,
     commands: mpsc::UnboundedReceiver<Command>,
     leadership: watch::Sender<Leadership>,
     callbacks: Callbacks,
-    timings: Timings,
-    fate: Arc<OnceLock<String>>,
+    limits: Limits,
+    fate: Arc<OnceLock<Fate>>,
+    /// The work of the callback.
+    work: Option<JoinHandle<()>>,
     finished: (mpsc::UnboundedSender<()>, mpsc::UnboundedReceiver<()>),
     waiting: VecDeque<oneshot::Sender<Term>>,
     phase: Phase,
     closing: bool,
+    /// A term that is not finished by then is left to run out.
+    give_up_at: Moment,
+    repeats: Repeats,
     /// With callbacks: not before this, so that work that ends at once does not spin.
     stand_at: Moment,
 }
@@ -59,6 +88,7 @@ enum Woken {
     Command(Option<Command>),
     Event(Option<DriverEvent>),
     Finished,
+    Worked(Result<(), JoinError>),
     /// Whoever waited longest has given up.
     GivenUp,
     Time,
@@ -71,42 +101,49 @@ impl Task {
         commands: mpsc::UnboundedReceiver<Command>,
         leadership: watch::Sender<Leadership>,
         callbacks: Callbacks,
-        timings: Timings,
-        fate: Arc<OnceLock<String>>,
+        limits: Limits,
+        fate: Arc<OnceLock<Fate>>,
     ) -> Self {
         Self {
+            _on_panic: OnPanic(Arc::clone(&fate)),
             driver,
             events,
             commands,
             leadership,
             callbacks,
-            timings,
+            limits,
             fate,
+            work: None,
             finished: mpsc::unbounded_channel(),
             waiting: VecDeque::new(),
             phase: Phase::Idle,
             closing: false,
+            give_up_at: Moment::NEVER,
+            repeats: Repeats::default(),
             stand_at: clock::now(),
         }
     }
 
     pub(super) async fn run(mut self) {
         let Ok(mut timer) = Timer::new() else {
-            let _ = self.fate.set("no file descriptor left for a timer".into());
+            let reason = "no file descriptor left for a timer".into();
+            let _ = self.fate.set(Fate::Died(reason));
             return;
         };
         while self.settle() {
-            let stand_at = match (&self.phase, &self.callbacks.started) {
+            let wake = match (&self.phase, &self.callbacks.started) {
                 (Phase::Idle, Some(_)) => self.stand_at,
+                (Phase::Reigning(_), _) => self.give_up_at,
                 _ => Moment::NEVER,
             };
             let woken = tokio::select! {
                 biased;
                 event = self.events.recv() => Woken::Event(event),
+                worked = end_of(&mut self.work) => Woken::Worked(worked),
                 _ = self.finished.1.recv() => Woken::Finished,
                 command = self.commands.recv(), if !self.closing => Woken::Command(command),
                 () = given_up(&mut self.waiting) => Woken::GivenUp,
-                _ = timer.until(stand_at) => Woken::Time,
+                _ = timer.until(wake) => Woken::Time,
             };
             match woken {
                 Woken::Command(command) => self.obey(command),
@@ -116,8 +153,14 @@ impl Task {
                     return;
                 }
                 Woken::Finished => self.give_back(),
+                Woken::Worked(worked) => self.worked(worked),
                 Woken::GivenUp => {
                     self.waiting.pop_front();
+                }
+                Woken::Time if self.is_unfinished() => {
+                    warn!("the term was not finished; its lease has to run out");
+                    let _ = self.fate.set(Fate::Unfinished);
+                    return;
                 }
                 Woken::Time => {}
             }
@@ -149,11 +192,28 @@ impl Task {
         match command {
             Some(Command::Lead(waiting)) => self.waiting.push_back(waiting),
             Some(Command::Resign) => self.driver.resign(),
-            None => {
-                self.closing = true;
-                self.waiting.clear();
-                self.driver.resign();
-            }
+            None => self.close(),
+        }
+    }
+
+    fn close(&mut self) {
+        self.closing = true;
+        self.give_up_at = clock::now() + self.limits.drain;
+        self.waiting.clear();
+        self.driver.resign();
+    }
+
+    fn is_unfinished(&self) -> bool {
+        matches!(self.phase, Phase::Reigning(_)) && clock::now() >= self.give_up_at
+    }
+
+    /// Work that panicked has ended, too, but nobody should take that for an end in order.
+    fn worked(&mut self, worked: Result<(), JoinError>) {
+        self.work = None;
+        if let Err(error) = worked {
+            warn!(%error, "the work died");
+            let _ = self.fate.set(Fate::Died(error.to_string()));
+            self.close();
         }
     }
 
@@ -172,8 +232,11 @@ impl Task {
                 }
             }
             DriverEvent::Holder(holder) => self.see(holder),
-            DriverEvent::Refused { error } => warn!(%error, "the store refuses us"),
+            DriverEvent::Refused { error, .. } => self.complain(&error.to_string()),
             DriverEvent::Answered { error, .. } => self.note(error),
+            DriverEvent::WatchEnded(ended @ WatchEnded::Refused(_)) => {
+                self.complain(&ended.to_string());
+            }
             DriverEvent::WatchEnded(ended) => debug!(%ended),
         }
     }
@@ -188,8 +251,11 @@ impl Task {
             token: elected.token,
         };
         info!(term = %own.number, token = %own.token, claim = ?elected.claim, "leading");
-        let (reign, term) =
-            Reign::begin(elected, self.timings.kill_margin(), self.finished.0.clone());
+        let (reign, term) = Reign::begin(
+            elected,
+            self.limits.timings.kill_margin(),
+            self.finished.0.clone(),
+        );
         self.phase = Phase::Reigning(reign);
         self.leadership.send_modify(|l| l.term = Some(own));
         self.hand_over(term);
@@ -203,7 +269,7 @@ impl Task {
             }
         }
         if let Some(started) = &mut self.callbacks.started {
-            tokio::spawn(started(term));
+            self.work = Some(tokio::spawn(started(term)));
         }
     }
 
@@ -221,7 +287,7 @@ impl Task {
         if matches!(self.phase, Phase::Reigning(_)) {
             self.phase = Phase::Leaving;
             self.driver.leave();
-            self.stand_at = clock::now() + self.timings.retry_period();
+            self.stand_at = clock::now() + self.limits.timings.retry_period();
         }
     }
 
@@ -251,11 +317,22 @@ impl Task {
         });
     }
 
+    fn complain(&mut self, refusal: &str) {
+        if self.repeats.are_due(clock::now(), refusal) {
+            warn!("{refusal}");
+        }
+    }
+
     fn note(&mut self, error: Option<StoreError>) {
         let trouble = error.filter(|e| !matches!(e, StoreError::LostRace(_)));
         self.leadership.send_if_modified(|l| {
             let changed = l.trouble != trouble;
-            if changed && let Some(error) = &trouble {
+            // A refusal has a line of its own.
+            let told = matches!(&trouble, Some(StoreError::Refused(_)));
+            if changed
+                && !told
+                && let Some(error) = &trouble
+            {
                 warn!(%error, "the store is in trouble");
             }
             l.trouble = trouble;
@@ -270,7 +347,14 @@ impl Task {
             Err(error) => error.to_string(),
         };
         warn!(%reason, "the election's task died");
-        let _ = self.fate.set(reason);
+        let _ = self.fate.set(Fate::Died(reason));
+    }
+}
+
+async fn end_of(work: &mut Option<JoinHandle<()>>) -> Result<(), JoinError> {
+    match work {
+        Some(work) => work.await,
+        None => pending().await,
     }
 }
 

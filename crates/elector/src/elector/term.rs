@@ -1,5 +1,6 @@
 //! One holding of the lease, as a value.
 
+use std::future::Future;
 use std::time::Duration;
 
 use soloist_core::election::{Claim, Elected};
@@ -69,6 +70,25 @@ impl Term {
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.cancelled.child_token()
+    }
+
+    /// For how long work may go on, as of now: until the validity's end less the kill margin. Renewals make it longer.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        match self.cancelled.is_cancelled() {
+            true => Duration::ZERO,
+            false => (self.valid_until() - self.margin).since(clock::now()),
+        }
+    }
+
+    /// Does the work for as long as the term lasts. `None` if the term is lost first: the work is then dropped where it stands, so what
+    /// it has begun elsewhere is protected by the [token](Term::token) alone.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.cancelled() => None,
+            done = work => Some(done),
+        }
     }
 
     /// Says that the work has ended: the lease is released.

@@ -6,9 +6,9 @@
 //! was cut off after its rename: whoever sees it first gives it the next version. So the version grows with
 //! every change, also by hand, and also across the record's deletion.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +19,7 @@ use soloist_core::ids::Version;
 
 use super::counter::{Counter, fingerprint, first_version};
 use super::failure;
+use super::folder::{Folder, OpenFolder, beside};
 use super::form::Form;
 use crate::store::StoreError;
 
@@ -28,10 +29,17 @@ const LARGEST: u64 = 1 << 20;
 /// Where the files are.
 #[derive(Debug)]
 pub(super) struct Disk {
-    record: PathBuf,
-    lock: PathBuf,
-    temporary: PathBuf,
-    folder: PathBuf,
+    folder: Folder,
+    record: Name,
+    lock: Name,
+    temporary: Name,
+}
+
+/// A file of the lease: its name in the folder, and its path, for people.
+#[derive(Debug)]
+struct Name {
+    name: OsString,
+    path: PathBuf,
 }
 
 impl Disk {
@@ -41,49 +49,46 @@ impl Disk {
             return Err(failure::not_a_file(record));
         };
         let folder = match record.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
-            Some(_) | None => PathBuf::from("."),
+            Some(folder) if !folder.as_os_str().is_empty() => Folder::find(folder)?,
+            Some(_) | None => Folder::find(Path::new("."))?,
         };
-        let made = DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder);
-        made.map_err(|error| failure::before(&error, "make the folder", &folder))?;
-        let file_system = rustix::fs::statfs(&folder)
-            .map_err(|error| failure::before(&error.into(), "examine the folder", &folder))?;
-        if let Some(kind) = failure::shared_file_system(file_system.f_type) {
-            return Err(failure::not_one_machine(&folder, kind));
-        }
         if record.is_dir() {
             return Err(failure::not_a_file(record));
         }
-        let beside = |prefix: &str, suffix: &str| {
-            let mut beside = std::ffi::OsString::from(prefix);
-            beside.push(name);
-            beside.push(suffix);
-            folder.join(beside)
+        let named = |name: OsString| Name {
+            path: folder.path().join(&name),
+            name,
         };
         Ok(Self {
-            record: record.to_owned(),
-            lock: beside("", ".lock"),
-            temporary: beside(".", ".soloist-tmp"),
+            record: Name {
+                name: name.to_owned(),
+                path: record.to_owned(),
+            },
+            lock: named(beside("", name, ".lock")),
+            temporary: named(beside(".", name, ".soloist-tmp")),
             folder,
         })
     }
 
     pub(super) fn record(&self) -> &Path {
-        &self.record
+        &self.record.path
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn record_name(&self) -> &OsStr {
+        &self.record.name
+    }
+
+    pub(super) fn open_folder(&self) -> Result<OpenFolder, StoreError> {
+        self.folder.open()
     }
 
     /// Locks the lease, and says what it is now. Waits for as long as `given_up` is false.
     pub(super) fn lock(&self, given_up: &dyn Fn() -> bool) -> Result<Locked<'_>, StoreError> {
-        let file = self.wait_for_lock(given_up)?;
+        let folder = self.folder.open()?;
+        let file = self.wait_for_lock(&folder, given_up)?;
         let mut locked = Locked {
             disk: self,
+            folder,
             file,
             counter: Counter {
                 version: 0,
@@ -95,17 +100,27 @@ impl Disk {
         Ok(locked)
     }
 
-    fn wait_for_lock(&self, given_up: &dyn Fn() -> bool) -> Result<File, StoreError> {
-        let failed = |error: io::Error| failure::before(&error, "open the lock file", &self.lock);
-        let mut file = self.open_lock().map_err(failed)?;
+    fn wait_for_lock(
+        &self,
+        folder: &OpenFolder,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<File, StoreError> {
+        let Name { name, path } = &self.lock;
+        let failed = |error: io::Error| failure::before(&error, "open the lock file", path);
+        let open = || {
+            folder
+                .file(name, OFlags::RDWR | OFlags::CREATE)
+                .map_err(failed)
+        };
+        let mut file = open()?;
         loop {
             if given_up() {
-                return Err(failure::lock_is_held(&self.lock));
+                return Err(failure::lock_is_held(path));
             }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Whoever deletes the lock file would have two of us lock two different ones.
-                Ok(()) if self.is_in_place(&file) => return Ok(file),
-                Ok(()) => file = self.open_lock().map_err(failed)?,
+                Ok(()) if folder.has(name, &file) => return Ok(file),
+                Ok(()) => file = open()?,
                 Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(1)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(failed(error.into())),
@@ -113,32 +128,10 @@ impl Disk {
         }
     }
 
-    fn open_lock(&self) -> io::Result<File> {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(no_follow())
-            .open(&self.lock)
-    }
-
-    fn is_in_place(&self, file: &File) -> bool {
-        match (file.metadata(), fs::symlink_metadata(&self.lock)) {
-            (Ok(locked), Ok(found)) => locked.ino() == found.ino() && locked.dev() == found.dev(),
-            _ => false,
-        }
-    }
-
-    fn read_record(&self) -> Result<Option<Vec<u8>>, StoreError> {
-        let failed = |error: io::Error| failure::before(&error, "read the lease", &self.record);
-        // Through a link, two paths would be two leases as soon as one is replaced.
-        let opened = OpenOptions::new()
-            .read(true)
-            .custom_flags(no_follow())
-            .open(&self.record);
-        let file = match opened {
+    fn read_record(&self, folder: &OpenFolder) -> Result<Option<Vec<u8>>, StoreError> {
+        let Name { name, path } = &self.record;
+        let failed = |error: io::Error| failure::before(&error, "read the lease", path);
+        let file = match folder.file(name, OFlags::RDONLY) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(error)),
@@ -151,14 +144,11 @@ impl Disk {
     }
 }
 
-fn no_follow() -> i32 {
-    i32::try_from(OFlags::NOFOLLOW.bits()).unwrap_or(0)
-}
-
 /// The lease, locked.
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     disk: &'a Disk,
+    folder: OpenFolder,
     file: File,
     counter: Counter,
     form: Option<Form>,
@@ -174,18 +164,18 @@ impl Locked<'_> {
     }
 
     fn look(&mut self) -> Result<(), StoreError> {
-        let lock = &self.disk.lock;
+        let lock = &self.disk.lock.path;
         let counter = Counter::load(&self.file)
             .map_err(|error| failure::before(&error, "read the lock file", lock))?;
         let Some(counter) = counter else {
             return Err(failure::not_our_lock(lock));
         };
         self.counter = counter;
-        let content = self.disk.read_record()?;
+        let content = self.disk.read_record(&self.folder)?;
         self.form = match &content {
             Some(bytes) => Some(
                 Form::parse(bytes)
-                    .map_err(|reason| failure::not_our_record(&self.disk.record, &reason))?,
+                    .map_err(|reason| failure::not_our_record(&self.disk.record.path, &reason))?,
             ),
             None => None,
         };
@@ -210,14 +200,17 @@ impl Locked<'_> {
     pub(super) fn replace(mut self, form: &Form, change: Change) -> Result<Version, StoreError> {
         let content = form.to_bytes();
         let disk = self.disk;
-        write_durably(&disk.temporary, &content).map_err(|error| {
-            let _ = fs::remove_file(&disk.temporary);
-            failure::before(&error, "write the lease", &disk.temporary)
+        let (folder, temporary, record) = (&self.folder, &disk.temporary, &disk.record);
+        write_durably(folder, &temporary.name, &content).map_err(|error| {
+            folder.remove(&temporary.name);
+            failure::before(&error, "write the lease", &temporary.path)
         })?;
-        fs::rename(&disk.temporary, &disk.record).map_err(|error| {
-            let _ = fs::remove_file(&disk.temporary);
-            failure::before(&error, "replace the lease", &disk.record)
-        })?;
+        folder
+            .rename(&temporary.name, &record.name)
+            .map_err(|error| {
+                folder.remove(&temporary.name);
+                failure::before(&error, "replace the lease", &record.path)
+            })?;
         // From here on it has landed, whatever goes wrong; should we die, the next one to look counts it.
         let version = match change {
             Change::NewTerm | Change::Progress => self.counter.version + 1,
@@ -232,13 +225,13 @@ impl Locked<'_> {
                 Change::NewTerm => self.make_durable(),
                 Change::Progress | Change::Correction => Ok(()),
             })
-            .map_err(|error| failure::after(&error, &disk.record))?;
+            .map_err(|error| failure::after(&error, &disk.record.path))?;
         Ok(Version::new(version))
     }
 
     fn make_durable(&self) -> io::Result<()> {
         self.file.sync_data()?;
-        File::open(&self.disk.folder)?.sync_all()
+        self.folder.sync()
     }
 
     fn count(&mut self, counter: Counter) -> io::Result<()> {
@@ -267,14 +260,9 @@ pub(super) enum Change {
     Correction,
 }
 
-fn write_durably(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .custom_flags(no_follow())
-        .open(path)?;
+fn write_durably(folder: &OpenFolder, name: &OsStr, content: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+    let mut file = folder.file(name, flags)?;
     file.write_all(content)?;
     file.sync_all()
 }

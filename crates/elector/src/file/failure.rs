@@ -83,33 +83,93 @@ pub(super) fn not_our_lock(lock: &Path) -> StoreError {
     )
 }
 
-pub(super) fn not_one_machine(folder: &Path, kind: &str) -> StoreError {
-    StoreError::refused(
-        format!("the folder {} is on {kind}", folder.display()),
+/// Where a lease can be: file systems that one machine alone has, by the number that `statfs` gives them.
+const OF_ONE_MACHINE: [(i64, &str); 13] = [
+    (0xef53, "ext2 to ext4"),
+    (0x5846_5342, "XFS"),
+    (0x9123_683e, "Btrfs"),
+    (0x2fc1_2fc1, "ZFS"),
+    (0xf2f5_2010, "F2FS"),
+    (0xca45_1a4e, "bcachefs"),
+    (0x3153_464a, "JFS"),
+    (0x5265_4973, "ReiserFS"),
+    (0x3434, "NILFS2"),
+    (0x2405_1905, "UBIFS"),
+    (0x794c_7630, "overlay"),
+    (0x0102_1994, "tmpfs"),
+    (0x8584_58f6, "ramfs"),
+];
+
+/// Others that people meet, by name.
+const NOT_OF_ONE_MACHINE: [(i64, &str); 16] = [
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB"),
+    (0x00c3_6400, "Ceph"),
+    (0x0102_1997, "9p"),
+    (0x5346_414f, "AFS"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636f, "OCFS2"),
+    (0x6573_5546, "FUSE or virtiofs"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786f_4256, "VirtualBox shared folders"),
+    (0x9fa0, "procfs"),
+    (0x6265_6572, "sysfs"),
+];
+
+/// Only where it is known to work: on what several machines may share, another machine's processes would look dead.
+pub(super) fn check_file_system(folder: &Path, kind: impl TryInto<i64>) -> Result<(), StoreError> {
+    // Some of them have the highest bit set, which sign extension would spread.
+    let kind = kind.try_into().unwrap_or(0) & 0xffff_ffff;
+    let find = |list: &[(i64, &'static str)]| {
+        let found = list.iter().find(|(number, _)| *number == kind);
+        found.map(|(_, name)| *name)
+    };
+    if find(&OF_ONE_MACHINE).is_some() {
+        return Ok(());
+    }
+    let name = match find(&NOT_OF_ONE_MACHINE) {
+        Some(name) => name.to_owned(),
+        None => format!("a file system that is not known here (0x{kind:x})"),
+    };
+    let known = OF_ONE_MACHINE.map(|(_, name)| name).join(", ");
+    Err(StoreError::refused(
+        format!("the folder {} is on {name}", folder.display()),
         folder.display().to_string(),
-        "A lease file works for the processes of one machine only: it relies on its locks, its change \
-         notices and its process numbers. Choose a folder on a local disk or tmpfs, for example under /run, \
-         or another store",
+        format!(
+            "A lease file works for the processes of one machine only: it relies on its locks, its change notices and its process \
+             numbers. Choose a folder on a file system that only this machine has ({known}), for example under /run, or another store"
+        ),
+    ))
+}
+
+const OWN_FOLDER: &str = "Choose a folder of your own, or one below it that does not exist yet: it is made for this user only";
+
+pub(super) fn folder_is_a_link(folder: &Path) -> StoreError {
+    StoreError::refused(
+        format!("the folder {} is a symbolic link", folder.display()),
+        folder.display().to_string(),
+        format!("Name the folder that it leads to, if you trust whoever made it. {OWN_FOLDER}"),
     )
 }
 
-/// File systems that several machines may share, by the number that `statfs` gives them.
-pub(super) fn shared_file_system(kind: impl TryInto<i64>) -> Option<&'static str> {
-    // Some of them have the highest bit set, which sign extension would spread.
-    match kind.try_into().unwrap_or(0) & 0xffff_ffff {
-        0x6969 => Some("NFS"),
-        0x517b => Some("SMB"),
-        0xff53_4d42 => Some("CIFS"),
-        0xfe53_4d42 => Some("SMB"),
-        0x00c3_6400 => Some("Ceph"),
-        0x0102_1997 => Some("9p, a file system that is shared with another machine"),
-        0x5346_414f => Some("AFS"),
-        0x0bd0_0bd0 => Some("Lustre"),
-        0x0116_1970 => Some("GFS2"),
-        0x7461_636f => Some("OCFS2"),
-        0x6573_5546 => Some("FUSE, which may be shared with another machine"),
-        _ => None,
-    }
+pub(super) fn folder_of_another_user(folder: &Path, user: u32) -> StoreError {
+    StoreError::refused(
+        format!("the folder {} belongs to the user {user}", folder.display()),
+        folder.display().to_string(),
+        format!("Whoever owns the folder could exchange the lease. {OWN_FOLDER}"),
+    )
+}
+
+pub(super) fn folder_for_everybody(folder: &Path) -> StoreError {
+    StoreError::refused(
+        format!("everybody may write to the folder {}", folder.display()),
+        folder.display().to_string(),
+        format!("Anybody could exchange the lease. {OWN_FOLDER}"),
+    )
 }
 
 #[cfg(test)]
@@ -129,11 +189,23 @@ mod tests {
     }
 
     #[test]
-    fn network_file_systems_are_known_whatever_the_width_of_their_number() {
-        assert_eq!(shared_file_system(0x6969_i64), Some("NFS"));
-        assert_eq!(shared_file_system(0xff53_4d42_u64), Some("CIFS"));
-        assert_eq!(shared_file_system(-11_317_950_i64), Some("CIFS"));
-        assert_eq!(shared_file_system(0x0102_1994_i64), None, "tmpfs");
-        assert_eq!(shared_file_system(0xef53_i64), None, "ext4");
+    fn only_file_systems_of_one_machine_are_accepted_whatever_the_width_of_their_number() {
+        let folder = Path::new("/x");
+        let refused = |kind: i64| check_file_system(folder, kind).map_err(|e| e.to_string());
+        for (kind, name) in [
+            (0x6969, "is on NFS"),
+            (0xff53_4d42, "is on CIFS"),
+            (-11_317_950, "is on CIFS"),
+            (0x4750_4653, "is on GPFS"),
+            (0x1983_0326, "is on BeeGFS"),
+            (0x786f_4256, "is on VirtualBox shared folders"),
+            (0x1234_5678, "not known here (0x12345678)"),
+        ] {
+            let error = refused(kind).unwrap_err();
+            assert!(error.contains(name), "{error}");
+        }
+        for kind in [0x0102_1994, 0xef53, 0x9123_683e, 0x9123_683e - (1 << 32)] {
+            assert_eq!(refused(kind), Ok(()));
+        }
     }
 }

@@ -9,7 +9,11 @@
 //! restarted, the holder is succeeded at once. The proof needs the same PID namespace; from another one (a
 //! container) the lease is waited out instead.
 //!
-//! *Limits.* Network file systems and FUSE are refused: they are not one machine. A process that is stopped
+//! *Where.* Only on file systems that are known to be of one machine (ext2 to ext4, XFS, Btrfs, ZFS, F2FS, bcachefs, JFS, ReiserFS, NILFS2,
+//! UBIFS, overlay, tmpfs, ramfs), and in a folder of this user's or of root's that others cannot write to, unless it has the sticky bit
+//! as `/tmp` has; a symbolic link by anybody but root is refused, and so are files of another user's.
+//!
+//! *Limits.* A process that is stopped
 //! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
 //! goes on or dies; the error names the lock file. Whoever deletes the lock file *and* sets the wall clock back
 //! may make tokens shrink: the counter then begins anew with the clock's milliseconds. A write takes as long as
@@ -18,6 +22,7 @@
 mod counter;
 mod disk;
 mod failure;
+mod folder;
 mod form;
 mod process;
 mod watch;
@@ -152,12 +157,10 @@ impl Inner {
         purpose: Purpose,
         given_up: &dyn Fn() -> bool,
     ) -> Result<Version, StoreError> {
-        let household = {
-            let mut own = self.own();
-            own.instance = record.signature.as_ref().map(|s| s.instance);
-            own.household.clone()
-        };
+        self.own().instance = record.signature.as_ref().map(|s| s.instance);
         let locked = self.disk.lock(given_up)?;
+        // Not before: whoever names a guard meanwhile has its name in the record when it goes on.
+        let household = self.own().household.clone();
         let found = locked.version();
         let mut form = match (base, locked.form()) {
             (Base::Absent, None) => Form::default(),

@@ -95,6 +95,8 @@ fn start_time(pid: i32) -> io::Result<u64> {
 pub(super) struct Household {
     boot: String,
     pid_namespace: String,
+    /// Start times are shown as the reader's own time namespace counts. `None` where the kernel has none.
+    time_namespace: Option<String>,
     members: Vec<ProcessRef>,
 }
 
@@ -102,13 +104,14 @@ impl Household {
     pub(super) fn of(members: Vec<ProcessRef>) -> io::Result<Self> {
         Ok(Self {
             boot: boot_id()?,
-            pid_namespace: pid_namespace()?,
+            pid_namespace: namespace("pid")?,
+            time_namespace: time_namespace()?,
             members,
         })
     }
 
     /// Whether all of it is proven dead: the machine has been restarted, or every member has ended.
-    /// Numbers of another PID namespace prove nothing.
+    /// Numbers of another PID namespace prove nothing, nor do start times of another time namespace.
     pub(super) fn is_gone(&self) -> bool {
         match boot_id() {
             Ok(boot) if boot != self.boot => true,
@@ -130,7 +133,8 @@ impl Household {
     }
 
     fn is_visible(&self) -> bool {
-        pid_namespace().is_ok_and(|own| own == self.pid_namespace)
+        namespace("pid").is_ok_and(|own| own == self.pid_namespace)
+            && time_namespace().is_ok_and(|own| own == self.time_namespace)
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -139,7 +143,12 @@ impl Household {
             .iter()
             .map(|m| json!({"pid": m.pid, "start": m.start}))
             .collect();
-        json!({"boot": self.boot, "pidNamespace": self.pid_namespace, "members": members})
+        json!({
+            "boot": self.boot,
+            "pidNamespace": self.pid_namespace,
+            "timeNamespace": self.time_namespace,
+            "members": members,
+        })
     }
 
     /// `None` for anything that is not exactly this.
@@ -154,6 +163,7 @@ impl Household {
         Some(Self {
             boot: text("boot")?,
             pid_namespace: text("pidNamespace")?,
+            time_namespace: text("timeNamespace"),
             members: members.collect::<Option<_>>()?,
         })
     }
@@ -164,9 +174,17 @@ fn boot_id() -> io::Result<String> {
     Ok(id.trim().to_owned())
 }
 
-fn pid_namespace() -> io::Result<String> {
-    let link = fs::read_link("/proc/self/ns/pid")?;
+fn namespace(kind: &str) -> io::Result<String> {
+    let link = fs::read_link(format!("/proc/self/ns/{kind}"))?;
     Ok(link.to_string_lossy().into_owned())
+}
+
+fn time_namespace() -> io::Result<Option<String>> {
+    match namespace("time") {
+        Ok(own) => Ok(Some(own)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -227,12 +245,16 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_proves_death_and_another_pid_namespace_proves_nothing() {
+    fn another_boot_proves_death_and_another_pid_or_time_namespace_proves_nothing() {
         let dead = ProcessRef {
             pid: i32::MAX,
             start: 1,
         };
         let mut elsewhere = household(&[dead]);
+        assert!(elsewhere.is_gone());
+        let own = elsewhere.time_namespace.replace("time:[1]".into());
+        assert!(!elsewhere.is_gone());
+        elsewhere.time_namespace = own;
         assert!(elsewhere.is_gone());
         elsewhere.pid_namespace = "pid:[1]".into();
         assert!(!elsewhere.is_gone());

@@ -1,6 +1,5 @@
 //! Changes of the lease file, and the death of its holder, as they happen.
 
-use std::ffi::OsStr;
 use std::future::pending;
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,7 +16,7 @@ use super::form::Form;
 use super::process::Household;
 use super::{FileStore, snapshot};
 use crate::readable::{self, Readable};
-use crate::store::WatchEnded;
+use crate::store::{StoreError, WatchEnded};
 
 /// Every version after this one, or the end: notices of changes coalesce, and what lies between two
 /// versions that are not neighbours is not known.
@@ -29,7 +28,9 @@ pub(super) fn changes(
     stream::unfold(Some(begin), |watching| async move {
         match watching? {
             Err(error) => Some((
-                Err(WatchEnded(format!("cannot watch the lease file: {error}"))),
+                Err(WatchEnded::broken(format!(
+                    "cannot watch the lease file: {error}"
+                ))),
                 None,
             )),
             Ok(mut watching) => match watching.next().await {
@@ -73,7 +74,7 @@ impl Watching {
                     return Ok(found);
                 }
                 Some(_) | None => {
-                    return Err(WatchEnded(format!(
+                    return Err(WatchEnded::broken(format!(
                         "changes went by unseen between version {} and {}",
                         self.last, found.version
                     )));
@@ -95,12 +96,15 @@ impl Watching {
                 Ok((snapshot(&locked), household))
             })
             .await
-            .map_err(|error| WatchEnded(error.to_string()))
+            .map_err(|error| match error {
+                StoreError::Refused(refusal) => WatchEnded::Refused(refusal),
+                other => WatchEnded::broken(other.to_string()),
+            })
     }
 }
 
 fn ended(error: io::Error) -> WatchEnded {
-    WatchEnded(format!("the lease's folder cannot be watched: {error}"))
+    WatchEnded::broken(format!("the lease's folder cannot be watched: {error}"))
 }
 
 /// Waits until the household is dead; for ever if that cannot be known.
@@ -139,11 +143,11 @@ impl Notices {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
-        inotify::add_watch(&fd, disk.folder(), events)?;
-        let name = disk.record().file_name().unwrap_or(OsStr::new(""));
+        let folder = disk.open_folder().map_err(io::Error::other)?;
+        inotify::add_watch(&fd, folder.proc_path(), events)?;
         Ok(Self {
             inotify: readable::watch(fd)?,
-            name: name.as_bytes().to_owned(),
+            name: disk.record_name().as_bytes().to_owned(),
         })
     }
 

@@ -1,7 +1,8 @@
 //! The way to the API server.
 //!
-//! HTTP/1.1, so every request under way has a connection of its own, and dropping a request drops its
-//! connection. Nothing is tried again here: the election decides that.
+//! HTTP/2 where the server speaks it: writes go over the connection of the watch, which is open, also when a standby
+//! has asked nothing for hours. A request that is given up takes its connection with it ([`Connection::renew`]).
+//! Nothing is tried again here: the election decides that. Credentials are kept apart: see [`super::plugin`]; a 401 has files read again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,57 +13,156 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::{Client, Config};
+use tokio::sync::Notify;
 use tower::{BoxError, ServiceBuilder};
+use tracing::debug;
 
 use super::failure::chain;
-use super::source::ConnectError;
+use super::plugin::{self, Credential};
+use super::source::{ConnectError, Origin};
+use crate::clock;
 
-pub(super) struct Connection {
+/// The way to the API server.
+#[derive(Clone)]
+pub(super) enum Connection {
+    /// A client of the caller's: its credentials and connections are the caller's business.
+    Given(Client),
+    Own(Arc<Own>),
+}
+
+/// Connections that are made here, with credentials that are kept here.
+pub(super) struct Own {
+    origin: Origin,
+    state: Mutex<State>,
+    /// A command gives the credentials, and is to run again.
+    pub(super) refresh: Arc<Notify>,
+    by_command: bool,
+}
+
+struct State {
+    /// With the present credentials in it.
     config: Config,
-    client: Mutex<Option<Client>>,
+    client: Option<Client>,
+    /// Grows whenever a client that is being made is not wanted any more.
+    generation: u64,
+    /// The server did not accept the credentials: whatever they come from may have others by now.
+    stale: bool,
+}
+
+impl State {
+    fn discard(&mut self) {
+        self.client = None;
+        self.generation += 1;
+    }
 }
 
 impl Connection {
-    pub(super) async fn open(config: Config) -> Result<Arc<Self>, ConnectError> {
-        // Without a choice made here, rustls panics if another crate brings a second provider.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let connection = Arc::new(Self {
-            config,
-            client: Mutex::new(None),
+    pub(super) async fn open(mut config: Config, origin: Origin) -> Result<Self, ConnectError> {
+        let exec = plugin::take(&mut config.auth_info);
+        let own = Arc::new(Own {
+            origin,
+            state: Mutex::new(State {
+                config,
+                client: None,
+                generation: 0,
+                stale: false,
+            }),
+            refresh: Arc::new(Notify::new()),
+            by_command: exec.is_some(),
         });
-        connection.client().await.map_err(|error| match &error {
+        if let Some(exec) = exec {
+            let first = plugin::run(exec.clone()).await;
+            let first = first.map_err(ConnectError::Credentials)?;
+            own.accept(&first);
+            let refresh_at = first.refresh_at(clock::now());
+            tokio::spawn(plugin::keep_fresh(Arc::downgrade(&own), exec, refresh_at));
+        }
+        own.client().await.map_err(|error| match &error {
             kube::Error::RustlsTls(_) => ConnectError::Certificate(chain(&error)),
             kube::Error::InferKubeconfig(_) => ConnectError::Certificate(chain(&error)),
             _ => ConnectError::Credentials(chain(&error)),
         })?;
-        Ok(connection)
+        Ok(Self::Own(own))
     }
 
     pub(super) fn server(&self) -> String {
-        let url = self.config.cluster_url.to_string();
-        url.trim_end_matches('/').to_owned()
+        match self {
+            Self::Given(_) => "the cluster of the given client".into(),
+            Self::Own(own) => own.server(),
+        }
     }
 
     /// The present client, or a new one.
-    pub(super) async fn client(self: &Arc<Self>) -> Result<Client, kube::Error> {
-        if let Some(client) = &*self.slot() {
-            return Ok(client.clone());
+    pub(super) async fn client(&self) -> Result<Client, kube::Error> {
+        match self {
+            Self::Given(client) => Ok(client.clone()),
+            Self::Own(own) => own.client().await,
         }
-        // Credentials may come from a command, which takes its time.
-        let this = Arc::clone(self);
-        let build = tokio::task::spawn_blocking(move || build(&this.config)).await;
-        let client = build.map_err(|error| kube::Error::Service(error.into()))??;
-        *self.slot() = Some(client.clone());
-        Ok(client)
     }
 
     /// Whatever connections there are, the next request makes a new one.
     pub(super) fn renew(&self) {
-        *self.slot() = None;
+        if let Self::Own(own) = self {
+            own.state().discard();
+        }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Option<Client>> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The server does not accept our credentials: look for others.
+    pub(super) fn unauthorized(&self) {
+        if let Self::Own(own) = self {
+            let mut state = own.state();
+            state.discard();
+            state.stale = true;
+            own.refresh.notify_one();
+        }
+    }
+}
+
+impl Own {
+    fn server(&self) -> String {
+        let url = self.state().config.cluster_url.to_string();
+        url.trim_end_matches('/').to_owned()
+    }
+
+    async fn client(self: &Arc<Self>) -> Result<Client, kube::Error> {
+        if let Some(client) = &self.state().client {
+            return Ok(client.clone());
+        }
+        if std::mem::take(&mut self.state().stale) && !self.by_command {
+            match self.origin.load().await {
+                Ok(config) => self.state().config = config,
+                Err(error) => debug!("the configuration cannot be read again: {error}"),
+            }
+        }
+        // Certificates and tokens are read from files.
+        let (config, generation) = {
+            let state = self.state();
+            (state.config.clone(), state.generation)
+        };
+        let build = tokio::task::spawn_blocking(move || build(&config)).await;
+        let client = build.map_err(|error| kube::Error::Service(error.into()))??;
+        let mut state = self.state();
+        if state.generation == generation {
+            state.client = Some(client.clone());
+        }
+        Ok(client)
+    }
+
+    /// From the next request on.
+    pub(super) fn accept(&self, credential: &Credential) {
+        let mut state = self.state();
+        credential.put_into(&mut state.config.auth_info);
+        state.discard();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.refresh.notify_one();
     }
 }
 
@@ -82,10 +182,18 @@ fn build(config: &Config) -> Result<Client, kube::Error> {
     http.set_keepalive_interval(Some(Duration::from_secs(5)));
     http.set_keepalive_retries(Some(3));
     http.set_tcp_user_timeout(Some(Duration::from_secs(25)));
-    let https = config.rustls_https_connector_with_connector(http)?;
+    let tls = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(config.rustls_client_config()?)
+        .https_or_http();
+    let tls = match &config.tls_server_name {
+        Some(name) => tls.with_server_name_resolver(fixed(name)?),
+        None => tls,
+    };
+    let https = tls.enable_all_versions().wrap_connector(http);
     let client = legacy::Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(Duration::from_secs(60))
+        .retry_canceled_requests(false)
         .build(https);
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
@@ -94,4 +202,11 @@ fn build(config: &Config) -> Result<Client, kube::Error> {
         .map_err(BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace.clone()))
+}
+
+fn fixed(name: &str) -> Result<hyper_rustls::FixedServerNameResolver, kube::Error> {
+    let name = name.to_owned().try_into().map_err(|error| {
+        kube::Error::RustlsTls(kube::client::RustlsTlsError::InvalidServerName(error))
+    })?;
+    Ok(hyper_rustls::FixedServerNameResolver::new(name))
 }

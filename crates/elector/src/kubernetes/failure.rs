@@ -2,10 +2,11 @@
 
 use std::error::Error as _;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use kube::core::Status;
 
-use crate::store::StoreError;
+use crate::store::{StoreError, Throttling};
 
 /// What was asked for, and where.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,7 @@ impl Asked<'_> {
                 "Nothing can be created in it any more; choose another namespace",
             ),
             403 => self.forbidden(&said, &status.message),
-            429 => StoreError::Unavailable(format!("the API server has too much to do: {said}")),
+            429 => too_much_to_do(format!("the API server has too much to do: {said}"), status),
             400 | 405 | 406 | 413 | 415 | 422 => StoreError::refused(
                 format!("the API server does not accept our lease: {said}"),
                 self.place(),
@@ -87,8 +88,34 @@ impl Asked<'_> {
         }
     }
 
+    /// Authorisation is only one of those who answer 403, and the only one that begins with the user.
     fn forbidden(&self, said: &str, message: &str) -> StoreError {
-        let user = quoted_after(message, "User ").unwrap_or("this user");
+        if let Some(user) = quoted_after(message, "is forbidden: User ") {
+            return self.missing_right(said, user);
+        }
+        let namespace = self.namespace;
+        let (what, advice) = if message.contains("quota: ") {
+            (
+                format!("a quota of the namespace {namespace} leaves no room for the lease"),
+                format!(
+                    "Raise it or free something: kubectl describe resourcequota -n {namespace}"
+                ),
+            )
+        } else if message.contains("denied the request") || message.contains("denied request") {
+            (
+                "an admission policy or webhook does not allow the lease".to_owned(),
+                "No right is missing: change the policy or webhook that the message names, or exempt this lease from it".to_owned(),
+            )
+        } else {
+            (
+                format!("\"{}\" on the lease is not allowed", self.verb),
+                "It is not said that a right is missing, so it may be somebody on the way to the API server: a policy, a webhook, a proxy".to_owned(),
+            )
+        };
+        StoreError::refused(format!("{what}: {said}"), self.place(), advice)
+    }
+
+    fn missing_right(&self, said: &str, user: &str) -> StoreError {
         let namespace = self.namespace;
         // A name cannot be checked before the object exists, so "create" cannot be limited to one.
         let names = match self.verb {
@@ -134,6 +161,17 @@ impl Asked<'_> {
                 "Check that this address is a Kubernetes API server",
             ),
         }
+    }
+}
+
+fn too_much_to_do(reason: String, status: &Status) -> StoreError {
+    let seconds = status.details.as_ref().map_or(0, |d| d.retry_after_seconds);
+    match seconds {
+        0 => StoreError::Unavailable(reason),
+        _ => StoreError::Throttled(Box::new(Throttling {
+            reason,
+            wait: Duration::from_secs(seconds.into()),
+        })),
     }
 }
 
@@ -208,6 +246,34 @@ mod tests {
         ] {
             let error = asked(verb).failed(&api(code, "no"));
             assert_eq!(error.answer(), answer, "{verb} {code}: {error}");
+        }
+    }
+
+    #[test]
+    fn who_refuses_is_told_by_what_it_says() {
+        for (message, part) in [
+            (
+                "leases.coordination.k8s.io \"demo\" is forbidden: User \"u\" cannot create resource \"leases\" in the namespace \"quota\"",
+                "Add this rule",
+            ),
+            (
+                "leases.coordination.k8s.io \"demo\" is forbidden: exceeded quota: few, requested: count/leases.coordination.k8s.io=1",
+                "kubectl describe resourcequota -n shop",
+            ),
+            (
+                "admission webhook \"deny.example.com\" denied the request: not today",
+                "No right is missing",
+            ),
+            (
+                "<html>go away</html>",
+                "It is not said that a right is missing",
+            ),
+        ] {
+            let error = asked("create").failed(&api(403, message));
+            assert_eq!(error.answer(), Answer::Refused);
+            let error = error.to_string();
+            assert!(error.contains(part) && error.contains(message), "{error}");
+            assert_eq!(error.contains("Add this rule"), part == "Add this rule");
         }
     }
 

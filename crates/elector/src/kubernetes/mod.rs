@@ -14,10 +14,11 @@ mod failure;
 mod names;
 mod object;
 mod options;
+mod plugin;
 mod source;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::Stream;
@@ -44,7 +45,7 @@ pub struct KubernetesStore {
 
 #[derive(Debug)]
 struct Inner {
-    connection: Arc<Connection>,
+    connection: Connection,
     namespace: String,
     name: String,
     server: String,
@@ -56,7 +57,8 @@ struct Inner {
 /// What we have seen of the object, so that we can send back what is not ours.
 #[derive(Debug, Default)]
 struct Seen {
-    objects: BTreeMap<Version, Value>,
+    /// As last seen at each version, least recently seen first: after a restore of etcd the newest version is a low one.
+    objects: VecDeque<(Version, Value)>,
     /// The newest read: a version, and a later one of the whole cluster at which it still was the newest.
     listed: Option<(Version, Version)>,
 }
@@ -68,22 +70,47 @@ impl KubernetesStore {
     /// When there is no usable configuration, or a name that Kubernetes does not allow.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let target = options.resolve().await?;
-        let connection = Connection::open(target.config).await?;
-        let path = format!(
-            "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
-            target.namespace
-        );
-        Ok(Self {
+        let connection = Connection::open(target.config, target.origin).await?;
+        Ok(Self::new(
+            connection,
+            target.namespace,
+            target.name,
+            target.watch_seconds,
+        ))
+    }
+
+    /// The lease of this name, by a client of the caller's. Credentials and connections are then the caller's business: a request that
+    /// is given up does not take its connection with it, so the client should have timeouts of its own; and it should try nothing
+    /// again by itself (`Config::default_retry`), because the election decides that.
+    ///
+    /// # Errors
+    /// When Kubernetes does not allow one of the names.
+    pub fn with_client(
+        client: kube::Client,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Self, NameError> {
+        names::namespace(namespace)?;
+        names::lease(name)?;
+        let connection = Connection::Given(client);
+        let (namespace, name) = (namespace.to_owned(), name.to_owned());
+        let watch_seconds = Options::WATCH_SECONDS;
+        Ok(Self::new(connection, namespace, name, watch_seconds))
+    }
+
+    fn new(connection: Connection, namespace: String, name: String, watch_seconds: u32) -> Self {
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+        Self {
             inner: Arc::new(Inner {
                 server: connection.server(),
                 connection,
-                namespace: target.namespace,
-                name: target.name,
+                namespace,
+                name,
                 requests: Request::new(path),
-                watch_seconds: target.watch_seconds,
+                watch_seconds,
                 seen: Mutex::default(),
             }),
-        })
+        }
     }
 
     /// The lease's namespace.
@@ -118,6 +145,14 @@ impl Inner {
         }
     }
 
+    /// What went wrong, and what has to be looked for because of it.
+    fn failed(&self, asked: Asked<'_>, error: &kube::Error) -> StoreError {
+        if matches!(error, kube::Error::Api(status) if status.code == 401) {
+            self.connection.unauthorized();
+        }
+        asked.failed(error)
+    }
+
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,10 +169,8 @@ impl Inner {
             .map_err(|error| asked.failed(&kube::Error::BuildRequest(error)))?;
         let client = self.connection.client().await;
         let client = client.map_err(|error| asked.failed(&error))?;
-        let list: Value = client
-            .request(request)
-            .await
-            .map_err(|error| asked.failed(&error))?;
+        let list = client.request(request).await;
+        let list: Value = list.map_err(|error| self.failed(asked, &error))?;
         self.listed(&list)
             .map_err(|reason| asked.not_understood(&reason))
     }
@@ -162,12 +195,20 @@ impl Inner {
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
         let snapshot = object::snapshot(&item)?;
         let mut seen = self.seen();
-        seen.objects.insert(snapshot.version, item);
+        seen.objects
+            .retain(|(version, _)| *version != snapshot.version);
+        seen.objects.push_back((snapshot.version, item));
         // The election writes on the newest that it was told; a few more, because the watch may be ahead.
         while seen.objects.len() > 8 {
-            seen.objects.pop_first();
+            seen.objects.pop_front();
         }
         Ok(snapshot)
+    }
+
+    fn object_at(&self, version: Version) -> Option<Value> {
+        let seen = self.seen();
+        let found = seen.objects.iter().find(|(of, _)| *of == version);
+        found.map(|(_, object)| object.clone())
     }
 
     async fn write(
@@ -178,21 +219,19 @@ impl Inner {
     ) -> Result<Version, StoreError> {
         let mut new = match base {
             Base::Absent => object::new(&self.namespace, &self.name),
-            Base::Version(version) => match self.seen().objects.get(&version) {
-                Some(seen) => seen.clone(),
+            Base::Version(version) => match self.object_at(version) {
+                Some(seen) => seen,
                 None => {
                     return Err(StoreError::LostRace(format!(
                         "version {version} has not been seen here, so it must be read first"
                     )));
                 }
             },
-            #[allow(unreachable_patterns, reason = "more with core's mutants")]
-            _ => return Err(StoreError::Unavailable("not on a real cluster".into())),
         };
         object::set(&mut new, record, purpose);
         let asked = self.asked(match base {
             Base::Absent => "create",
-            _ => "update",
+            Base::Version(_) => "update",
         });
         let body = serde_json::to_vec(&new)
             .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
@@ -202,15 +241,13 @@ impl Inner {
         };
         let request = match base {
             Base::Absent => self.requests.create(&params, body),
-            _ => self.requests.replace(&self.name, &params, body),
+            Base::Version(_) => self.requests.replace(&self.name, &params, body),
         }
         .map_err(|error| asked.failed(&kube::Error::BuildRequest(error)))?;
         let client = self.connection.client().await;
         let client = client.map_err(|error| asked.failed(&error))?;
-        let written: Value = client
-            .request(request)
-            .await
-            .map_err(|error| asked.failed(&error))?;
+        let written = client.request(request).await;
+        let written: Value = written.map_err(|error| self.failed(asked, &error))?;
         let written = self
             .remember(written)
             .map_err(|reason| asked.not_understood(&reason))?;

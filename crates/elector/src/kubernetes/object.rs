@@ -141,6 +141,7 @@ mod tests {
                 term: Term::new(3),
                 duration: LeaseDuration::SHORTEST,
                 write: OpId::new(1),
+                base: Version::new(3),
                 released: false,
             }),
         }

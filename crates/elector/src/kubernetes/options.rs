@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use kube::Config;
 
 use super::names;
-use super::source::{ConnectError, Source};
+use super::source::{ConnectError, Origin};
 
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
@@ -28,7 +28,7 @@ pub struct Options {
 
 impl Options {
     /// As long as the watches of Kubernetes' own components last at least.
-    const WATCH_SECONDS: u32 = 290;
+    pub(super) const WATCH_SECONDS: u32 = 290;
 
     /// The lease of this name.
     pub fn lease(name: impl Into<String>) -> Self {
@@ -72,8 +72,11 @@ impl Options {
         if let Some(namespace) = &self.namespace {
             names::namespace(namespace)?;
         }
-        let source = Source::find(self.kubeconfig, self.context.as_deref())?;
-        let config = source.load(self.context).await?;
+        let origin = Origin {
+            kubeconfig: self.kubeconfig,
+            context: self.context,
+        };
+        let config = origin.load().await?;
         let namespace = self.namespace.unwrap_or_else(|| {
             first_namespace(
                 |name| env::var(name).ok(),
@@ -86,6 +89,7 @@ impl Options {
             name: self.name,
             namespace,
             config,
+            origin,
             watch_seconds: self.watch_seconds,
         })
     }
@@ -95,6 +99,7 @@ pub(super) struct Target {
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) config: Config,
+    pub(super) origin: Origin,
     pub(super) watch_seconds: u32,
 }
 

@@ -90,6 +90,20 @@ pub enum ConnectError {
     },
 }
 
+/// Where to look, also for another time.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) kubeconfig: Option<PathBuf>,
+    pub(super) context: Option<String>,
+}
+
+impl Origin {
+    pub(super) async fn load(&self) -> Result<Config, ConnectError> {
+        let source = Source::find(self.kubeconfig.clone(), self.context.as_deref())?;
+        source.load(self.context.clone()).await
+    }
+}
+
 #[derive(Debug)]
 pub(super) enum Source {
     Pod,
@@ -117,12 +131,18 @@ impl Source {
         if env::var_os("KUBERNETES_SERVICE_HOST").is_some() && context.is_none() {
             return Ok(Self::Pod);
         }
-        let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
-        let default = home.join(".kube/config");
-        match context {
-            _ if default.exists() => Self::read(&default),
-            Some(context) => Err(ConnectError::ContextWithoutKubeconfig(context.into())),
-            None => Err(ConnectError::NoConfig(default.display().to_string())),
+        // Without a home there is no default: a relative path would be whatever lies in the present folder.
+        let home = env::var_os("HOME").map(PathBuf::from);
+        let default = home
+            .filter(|home| home.is_absolute())
+            .map(|home| home.join(".kube/config"));
+        match (default, context) {
+            (Some(default), _) if default.exists() => Self::read(&default),
+            (_, Some(context)) => Err(ConnectError::ContextWithoutKubeconfig(context.into())),
+            (Some(default), None) => Err(ConnectError::NoConfig(default.display().to_string())),
+            (None, None) => Err(ConnectError::NoConfig(
+                "~/.kube/config, because HOME is not set".into(),
+            )),
         }
     }
 

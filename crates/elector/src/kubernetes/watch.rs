@@ -14,14 +14,14 @@ use soloist_core::record::Snapshot;
 use super::failure::chain;
 use super::{Inner, object};
 use crate::clock::{self, Timer};
-use crate::store::WatchEnded;
+use crate::store::{StoreError, WatchEnded};
 
 /// A server that keeps a watch sends a bookmark about every minute. Hearing nothing for longer, we ask anew.
 const IDLE: Duration = Duration::from_secs(90);
 /// The answer to a new watch comes at once, before any event.
 const OPENING: Duration = Duration::from_secs(10);
-/// A watch that ends sooner than this was not ended by its timeout.
-const SHORTEST: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this before its timeout was not ended by it: the server stops, and may come back with other data.
+const EARLY: Duration = Duration::from_secs(1);
 
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
 
@@ -32,6 +32,7 @@ pub(super) fn changes(
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
     let watching = Watching {
         last: inner.newest_known(after),
+        told: after,
         inner,
         events: None,
     };
@@ -53,11 +54,18 @@ impl Inner {
             _ => after,
         }
     }
+
+    fn watch_timeout(&self) -> Duration {
+        Duration::from_secs(self.watch_seconds.into())
+    }
 }
 
 struct Watching {
     inner: Arc<Inner>,
+    /// Where to resume.
     last: Version,
+    /// The last version of the object itself.
+    told: Version,
     events: Option<Open>,
 }
 
@@ -90,9 +98,9 @@ impl Watching {
                         return Ok(snapshot);
                     }
                 }
-                Some(Err(error)) => return Err(WatchEnded(chain(&error))),
-                None if clock::now().since(open.since) < SHORTEST => {
-                    return Err(WatchEnded("the server ended it at once".into()));
+                Some(Err(error)) => return Err(WatchEnded::broken(chain(&error))),
+                None if clock::now().since(open.since) + EARLY < self.inner.watch_timeout() => {
+                    return Err(WatchEnded::broken("the server ended it early"));
                 }
                 // Its timeout: nothing is missed by going on from the last version that it told.
                 None => self.events = None,
@@ -108,18 +116,30 @@ impl Watching {
             }
             WatchEvent::Bookmark(bookmark) => {
                 let version = object::parse_version(&bookmark.metadata.resource_version);
-                self.last = self.last.max(version.map_err(WatchEnded)?);
+                let version = version.map_err(WatchEnded::broken)?;
+                // A server that has been set back waits in silence for versions that are yet to come again.
+                if version < self.told {
+                    return Err(WatchEnded::broken(format!(
+                        "the server is at version {version}, before {} which it had told",
+                        self.told
+                    )));
+                }
+                self.last = self.last.max(version);
                 return Ok(None);
             }
             WatchEvent::Error(status) => {
-                return Err(WatchEnded(format!("{} ({})", status.message, status.code)));
+                return Err(WatchEnded::broken(format!(
+                    "{} ({})",
+                    status.message, status.code
+                )));
             }
         };
-        let snapshot = snapshot.map_err(WatchEnded)?;
+        let snapshot = snapshot.map_err(WatchEnded::broken)?;
         if snapshot.version <= self.last {
             return Ok(None);
         }
         self.last = snapshot.version;
+        self.told = snapshot.version;
         Ok(Some(snapshot))
     }
 }
@@ -129,7 +149,10 @@ async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
         .fields(&inner.selector())
         .timeout(inner.watch_seconds);
     let asked = inner.asked("watch");
-    let failed = |error: &kube::Error| WatchEnded(asked.failed(error).to_string());
+    let failed = |error: &kube::Error| match inner.failed(asked, error) {
+        StoreError::Refused(refusal) => WatchEnded::Refused(refusal),
+        other => WatchEnded::broken(other.to_string()),
+    };
     let request = inner
         .requests
         .watch(&params, &after.to_string())
@@ -145,7 +168,7 @@ async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
         deaf = idle.until(limit) => {
             deaf.map_err(no_timer)?;
             inner.connection.renew();
-            return Err(WatchEnded("the server did not answer".into()));
+            return Err(WatchEnded::broken("the server did not answer"));
         }
     };
     Ok(Open {
@@ -156,5 +179,5 @@ async fn open(inner: &Arc<Inner>, after: Version) -> Result<Open, WatchEnded> {
 }
 
 fn no_timer(error: io::Error) -> WatchEnded {
-    WatchEnded(format!("no timer: {error}"))
+    WatchEnded::broken(format!("no timer: {error}"))
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use soloist_elector::core::election::{Config, Loss};
 use soloist_elector::core::ids::{Identity, InstanceId};
-use soloist_elector::core::mutant::Defect;
 use soloist_elector::core::timings::Timings;
 use soloist_elector::testing::in_time;
 use soloist_elector::{Driver, DriverEvent, DriverHandle, Elector, LeaseStore, Term};
@@ -53,7 +52,6 @@ impl Replica {
             pod: None,
             timings: quick(),
             seed: u64::try_from(instance).unwrap(),
-            defect: Defect::NONE,
         };
         let (handle, events) = Driver::spawn(store, config).unwrap();
         Self { handle, events }

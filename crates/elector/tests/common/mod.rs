@@ -3,18 +3,20 @@
 
 pub(crate) mod election;
 
+use std::sync::Mutex;
+
 use serde_json::{Value, json};
-use soloist_elector::core::ids::Identity;
+use soloist_elector::core::ids::{Identity, Version};
 use soloist_elector::file::FileStore;
 use soloist_elector::memory::MemoryStore;
 use soloist_elector::testing::Fixture;
 use tempfile::TempDir;
 
-pub(crate) struct Memory(pub(crate) MemoryStore);
+pub(crate) struct Memory(pub(crate) MemoryStore, Mutex<Option<Version>>);
 
 impl Memory {
     pub(crate) fn new() -> Self {
-        Self(MemoryStore::new())
+        Self(MemoryStore::new(), Mutex::default())
     }
 }
 
@@ -32,6 +34,14 @@ impl Fixture for Memory {
     async fn set_holder(&self, holder: Option<&str>) {
         self.0
             .edit(|record| record.holder = holder.and_then(Identity::found));
+    }
+
+    async fn back_up(&self) {
+        *self.1.lock().unwrap() = Some(self.0.current().version);
+    }
+
+    async fn set_back(&self) {
+        self.0.set_back(self.1.lock().unwrap().unwrap());
     }
 }
 
@@ -76,5 +86,20 @@ impl Fixture for File {
         let mut record = self.json();
         record["holder"] = json!(holder);
         self.put(&record.to_string());
+    }
+
+    async fn back_up(&self) {
+        for name in ["lease", "lease.lock"] {
+            let backup = self.0.path().join(format!("{name}.backup"));
+            std::fs::copy(self.0.path().join(name), backup).unwrap();
+        }
+    }
+
+    async fn set_back(&self) {
+        // The lock file first, so that nobody sees the former record with the later count.
+        for name in ["lease.lock", "lease"] {
+            let backup = self.0.path().join(format!("{name}.backup"));
+            std::fs::rename(backup, self.0.path().join(name)).unwrap();
+        }
     }
 }

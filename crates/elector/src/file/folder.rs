@@ -1,0 +1,144 @@
+//! The lease's folder, and whether it can be trusted with a lease.
+//!
+//! It is opened anew for every access, examined through the descriptor, and everything is done relative to that: what was
+//! examined is what is used, whatever the path leads to by then.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Stat, fstat, fstatfs, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use super::failure;
+use crate::store::StoreError;
+
+/// Where the folder is.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// Finds it, or makes it, for this user only.
+    pub(super) fn find(path: &Path) -> Result<Self, StoreError> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| failure::before(&error, "make the folder", path))?;
+        let folder = Self { path: path.into() };
+        folder.open()?;
+        Ok(folder)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens it, if it is one that nobody else can tamper with, on a file system of this machine.
+    pub(super) fn open(&self) -> Result<OpenFolder, StoreError> {
+        let path = &self.path;
+        let failed = |error: Errno| failure::before(&error.into(), "open the folder", path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let follow = match self.is_link_by_root() {
+            true => OFlags::empty(),
+            false => OFlags::NOFOLLOW,
+        };
+        let fd = openat(CWD, path, flags | follow, Mode::empty()).map_err(|error| {
+            match self.is_link() {
+                true => failure::folder_is_a_link(path),
+                false => failed(error),
+            }
+        })?;
+        let file_system = fstatfs(&fd).map_err(failed)?;
+        failure::check_file_system(path, file_system.f_type)?;
+        let stat = fstat(&fd).map_err(failed)?;
+        if !is_trusted(stat.st_uid) {
+            return Err(failure::folder_of_another_user(path, stat.st_uid));
+        }
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+            return Err(failure::folder_for_everybody(path));
+        }
+        Ok(OpenFolder { fd })
+    }
+
+    fn is_link(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|found| found.is_symlink())
+    }
+
+    /// `/var/run`, for example.
+    fn is_link_by_root(&self) -> bool {
+        let found = fs::symlink_metadata(&self.path);
+        found.is_ok_and(|found| found.is_symlink() && found.uid() == 0)
+    }
+}
+
+/// Whether this user's files are ours to believe.
+fn is_trusted(user: u32) -> bool {
+    user == 0 || user == geteuid().as_raw()
+}
+
+/// The folder, open.
+#[derive(Debug)]
+pub(super) struct OpenFolder {
+    fd: OwnedFd,
+}
+
+impl OpenFolder {
+    /// Opens a file in it, which must be a plain file of this user's or of root's. With [`OFlags::CREATE`], for this user only.
+    pub(super) fn file(&self, name: &OsStr, flags: OFlags) -> io::Result<File> {
+        // Without blocking on a pipe that somebody may have put there.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let fd = openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)?;
+        let stat = fstat(&fd)?;
+        if !is_trusted(stat.st_uid) {
+            let text = format!("it belongs to the user {}", stat.st_uid);
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+        }
+        Ok(File::from(fd))
+    }
+
+    /// Whether this open file still has this name.
+    pub(super) fn has(&self, name: &OsStr, file: &File) -> bool {
+        let same = |a: Stat, b: Stat| a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+        match (
+            fstat(file),
+            statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW),
+        ) {
+            (Ok(open), Ok(found)) => same(open, found),
+            _ => false,
+        }
+    }
+
+    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.fd, from, &self.fd, to)?)
+    }
+
+    pub(super) fn remove(&self, name: &OsStr) {
+        let _ = unlinkat(&self.fd, name, AtFlags::empty());
+    }
+
+    /// Makes what was renamed durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.fd)?)
+    }
+
+    /// A path to this very folder, for calls that take only paths.
+    pub(super) fn proc_path(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd()).into()
+    }
+}
+
+/// A name beside this one.
+pub(super) fn beside(prefix: &str, name: &OsStr, suffix: &str) -> OsString {
+    let mut beside = OsString::from(prefix);
+    beside.push(name);
+    beside.push(suffix);
+    beside
+}
