@@ -3,6 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+use crate::signal::Signal;
+use crate::user::User;
+
 /// A program with its arguments, and what differs from soloist's own environment.
 ///
 /// Standard input, output and error are soloist's own.
@@ -12,6 +15,20 @@ pub struct Command {
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, Option<OsString>)>,
     pub(crate) cwd: Option<PathBuf>,
+    pub(crate) stop_signal: Signal,
+    pub(crate) stop_to: StopTo,
+    pub(crate) with_caller: bool,
+    pub(crate) user: Option<User>,
+}
+
+/// Who gets the stop signal first. Who else is left of the tree when the child has ended gets it then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StopTo {
+    /// The child's process group.
+    #[default]
+    Group,
+    /// The child itself, which ends the others.
+    Child,
 }
 
 impl Command {
@@ -22,6 +39,10 @@ impl Command {
             args: Vec::new(),
             env: Vec::new(),
             cwd: None,
+            stop_signal: Signal::TERM,
+            stop_to: StopTo::default(),
+            with_caller: false,
+            user: None,
         }
     }
 
@@ -59,6 +80,38 @@ impl Command {
     #[must_use]
     pub fn current_dir(mut self, dir: impl AsRef<Path>) -> Self {
         self.cwd = Some(dir.as_ref().to_owned());
+        self
+    }
+
+    /// By which signal it is asked to end: SIGTERM, if nothing else is said.
+    #[must_use]
+    pub fn stop_signal(mut self, signal: Signal) -> Self {
+        self.stop_signal = signal;
+        self
+    }
+
+    /// Puts the child into the caller's process group instead of one of its own, so that it shares the caller's place in
+    /// the foreground of a terminal, or in its background.
+    #[must_use]
+    pub fn in_callers_group(mut self) -> Self {
+        self.with_caller = true;
+        self
+    }
+
+    /// Runs it as this user, with this user's home as `HOME`.
+    #[must_use]
+    pub fn user(mut self, user: User) -> Self {
+        if let Some(home) = user.home() {
+            self.env.push(("HOME".into(), Some(home.clone().into())));
+        }
+        self.user = Some(user);
+        self
+    }
+
+    /// Who gets the stop signal.
+    #[must_use]
+    pub fn stop_to(mut self, to: StopTo) -> Self {
+        self.stop_to = to;
         self
     }
 }

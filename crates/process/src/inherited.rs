@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::signal::Signal;
 use crate::sys::{self, SignalSet};
 
 /// Signal mask, ignored signals and resource limits.
@@ -46,15 +47,30 @@ pub(crate) fn found() -> &'static Inherited {
     })
 }
 
+/// Whether whoever started this process wants it to ignore the signal, as `nohup` does with SIGHUP. To be asked after
+/// [`hold_signals`](crate::hold_signals).
+#[must_use]
+pub fn was_ignored(signal: Signal) -> bool {
+    found().ignored.contains(signal.number())
+}
+
 impl Inherited {
+    pub(crate) const fn blocked(&self) -> SignalSet {
+        self.blocked
+    }
+
     /// Makes the calling process find the same. For a forked child, between fork and exec.
-    pub(crate) fn restore(&self) {
+    pub(crate) fn restore_limits(&self) {
         for (resource, limit) in RESOURCES.into_iter().zip(&self.limits) {
             // Only differences: putting the same back may need a privilege.
             if getrlimit(resource) != *limit {
                 let _ = setrlimit(resource, *limit);
             }
         }
+    }
+
+    /// As [`Inherited::restore_limits`].
+    pub(crate) fn restore_signals(&self) {
         sys::ignore(self.ignored);
         sys::block(self.blocked);
     }

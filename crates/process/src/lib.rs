@@ -17,32 +17,41 @@
 //! # What is reached, and what is not
 //!
 //! A descendant is found however it detached itself (own session, double fork): it cannot leave the
-//! guard's offspring. What it can do is to become another user (a set-user-ID program) that an ordinary
-//! user's soloist may not signal. Such a program also sheds the parent-death signal. Then the tree is
+//! guard's offspring. What it can do is to become another user whom a soloist without CAP_KILL may not
+//! signal. Such a program also sheds the parent-death signal. Then a line of the log says who it is, and the tree is
 //! never reported as empty.
 //!
 //! Closed standard streams are `/dev/null` for the child: the Rust runtime opens them before `main`.
 
-mod clock;
 mod command;
 pub mod guard;
+mod held;
 mod inherited;
 mod manager;
 mod message;
+mod privileges;
 mod procfs;
 mod registry;
+mod sender;
 mod signal;
 mod supervisor;
 mod sweep;
 mod sys;
+mod terminal;
 mod tree;
+mod user;
 
-pub use clock::now;
-pub use command::Command;
+pub use command::{Command, StopTo};
+pub use held::{HeldSignals, hold_signals};
+pub use inherited::was_ignored;
 pub use manager::{ProcessManager, State, Stop};
 pub use message::{SpawnError, SpawnStep};
-pub use registry::{OwnChild, own_child};
+pub use registry::{OwnChild, is_own_child, own_child};
+pub use sender::{Descent, Sender, receive};
 pub use signal::{Signal, UnknownSignal};
+pub use soloist_clock::now;
 pub use soloist_core::replica::{Exit, SpawnFailure};
 pub use supervisor::{SetupError, StartError, Supervisor};
+pub use terminal::{Terminal, stdin_is_terminal};
 pub use tree::{Tree, TreeEvent};
+pub use user::{User, UserError};

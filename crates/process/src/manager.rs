@@ -203,13 +203,7 @@ async fn drive(
     loop {
         tokio::select! {
             event = tree.next_event() => match event {
-                Some(event) => {
-                    hear(event, &mut end, &status);
-                    // While it stops, the rest of the tree has as long as the child.
-                    if matches!(event, TreeEvent::Exited(_)) && stop_ends.is_none() {
-                        tree.kill();
-                    }
-                }
+                Some(event) => hear(event, &mut end, &status),
                 None => break,
             },
             order = orders.recv(), if managed => match order {

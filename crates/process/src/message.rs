@@ -1,5 +1,8 @@
-//! What soloist and the guard tell each other: one fixed-size packet per message.
+//! What soloist and the guard tell each other: one packet per message, of a fixed size but for the variables of the
+//! order to start.
 
+use std::ffi::CString;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -11,16 +14,23 @@ use soloist_core::time::Moment;
 use crate::signal::Signal;
 
 /// Grows with every change of the messages or of the guard's arguments.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 3;
 
 const LENGTH: usize = 16;
+/// A path may be that long, and there is more than a path in a guard's setup.
+const MOST: usize = 8192;
 
 type Packet = [u8; LENGTH];
 
 /// From soloist to the guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The tree dies at this moment, unless another is given. The first order of all.
+    /// Start the child, with these variables besides the guard's own environment; the deadline is as below.
+    Start {
+        deadline: Moment,
+        variables: Variables,
+    },
+    /// The tree dies at this moment, unless another is given.
     Deadline(Moment),
     /// SIGKILL to every process of the tree.
     Kill,
@@ -28,15 +38,72 @@ pub(crate) enum Order {
     Signal(Signal),
     /// A signal to the child's group, and SIGCONT so that it can be heard.
     Stop(Signal),
+    /// Say that you are there, and have read all that came before this.
+    Ping,
+}
+
+/// Variables that are known only when the child is to start, each `NAME=VALUE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Variables(Vec<CString>);
+
+impl Variables {
+    /// All that fits into one packet.
+    const MOST: usize = 4096 - LENGTH;
+
+    /// # Errors
+    /// What no program can be given as a variable, or is too long in all.
+    pub(crate) fn try_new(variables: &[(&str, &str)]) -> io::Result<Self> {
+        let invalid = |reason| io::Error::new(io::ErrorKind::InvalidInput, reason);
+        let variable = |(name, value): &(&str, &str)| variable(name, value);
+        let variables: Option<Vec<_>> = variables.iter().map(variable).collect();
+        let variables = Self(variables.ok_or_else(|| invalid("no name or value of a variable"))?);
+        match variables.encode().len() <= Self::MOST {
+            true => Ok(variables),
+            false => Err(invalid("the variables are longer than 4080 bytes")),
+        }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[CString] {
+        &self.0
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        self.0
+            .iter()
+            .flat_map(CString::as_bytes_with_nul)
+            .copied()
+            .collect()
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let strings = bytes.split_inclusive(|byte| *byte == 0);
+        let strings = strings.map(|bytes| CString::from_vec_with_nul(bytes.to_vec()).ok());
+        strings.collect::<Option<_>>().map(Self)
+    }
+}
+
+fn variable(name: &str, value: &str) -> Option<CString> {
+    if name.is_empty() || name.contains('=') {
+        return None;
+    }
+    CString::new(format!("{name}={value}")).ok()
 }
 
 /// From the guard to soloist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
-    Started { pid: u32 },
+    Started {
+        pid: u32,
+    },
     SpawnFailed(SpawnError),
     Exited(Exit),
     Empty,
+    /// The answer to [`Order::Ping`], and to [`Order::Start`] before the child is forked.
+    Pong,
+    /// The guard may not signal this process.
+    NotPermitted {
+        pid: u32,
+    },
 }
 
 /// Why the child could not be started.
@@ -62,6 +129,8 @@ pub enum SpawnStep {
     Interpreter,
     /// The program could not be run.
     Program,
+    /// The child could not become the user that it was to run as.
+    User,
 }
 
 impl std::fmt::Display for SpawnStep {
@@ -71,6 +140,7 @@ impl std::fmt::Display for SpawnStep {
             Self::WorkingDirectory => "the working directory cannot be entered",
             Self::Interpreter => "the interpreter that the program names cannot be found",
             Self::Program => "the program cannot be run",
+            Self::User => "it cannot become the user that it is to run as",
         })
     }
 }
@@ -86,33 +156,49 @@ pub(crate) enum Received<T> {
 }
 
 impl Order {
-    pub(crate) fn send(self, socket: &OwnedFd) -> Result<(), Errno> {
-        send_packet(socket, self.encode())
+    pub(crate) fn send(&self, socket: &OwnedFd) -> Result<(), Errno> {
+        send_packet(socket, &self.encode())
     }
 
     pub(crate) fn receive(socket: &OwnedFd) -> Received<Self> {
         receive_packet(socket, Self::decode)
     }
 
-    fn encode(self) -> Packet {
-        match self {
-            Self::Deadline(at) => {
-                let uptime = at.uptime();
-                packet(1, [0; 2], uptime.subsec_nanos(), uptime.as_secs())
-            }
+    fn encode(&self) -> Vec<u8> {
+        let until = |kind, at: &Moment| {
+            let uptime = at.uptime();
+            packet(kind, [0; 2], uptime.subsec_nanos(), uptime.as_secs())
+        };
+        let of = |kind, signal: &Signal| packet(kind, [signal.number() as u8, 0], 0, 0);
+        let packet = match self {
+            Self::Deadline(at) => until(1, at),
             Self::Kill => packet(2, [0; 2], 0, 0),
-            Self::Signal(signal) => packet(3, [signal.number() as u8, 0], 0, 0),
-            Self::Stop(signal) => packet(4, [signal.number() as u8, 0], 0, 0),
-        }
+            Self::Signal(signal) => of(3, signal),
+            Self::Stop(signal) => of(4, signal),
+            Self::Ping => packet(6, [0; 2], 0, 0),
+            Self::Start {
+                deadline,
+                variables,
+            } => return [&until(5, deadline)[..], &variables.encode()].concat(),
+        };
+        packet.to_vec()
     }
 
-    fn decode(packet: &Packet) -> Option<Self> {
+    fn decode(message: &[u8]) -> Option<Self> {
+        let (packet, rest) = message.split_first_chunk()?;
         let (kind, [a, _], c, d) = fields(packet)?;
+        let at = || (c < 1_000_000_000).then(|| Moment::since_boot(Duration::new(d, c)));
+        let signal = || Signal::from_number(a.into());
         match kind {
-            1 if c < 1_000_000_000 => Some(Self::Deadline(Moment::since_boot(Duration::new(d, c)))),
+            1 => at().map(Self::Deadline),
             2 => Some(Self::Kill),
-            3 => Signal::from_number(a.into()).map(Self::Signal),
-            4 => Signal::from_number(a.into()).map(Self::Stop),
+            3 => signal().map(Self::Signal),
+            4 => signal().map(Self::Stop),
+            5 => Some(Self::Start {
+                deadline: at()?,
+                variables: Variables::decode(rest)?,
+            }),
+            6 => Some(Self::Ping),
             _ => None,
         }
     }
@@ -120,7 +206,7 @@ impl Order {
 
 impl Report {
     pub(crate) fn send(self, socket: &OwnedFd) -> Result<(), Errno> {
-        send_packet(socket, self.encode())
+        send_packet(socket, &self.encode())
     }
 
     pub(crate) fn receive(socket: &OwnedFd) -> Received<Self> {
@@ -141,17 +227,20 @@ impl Report {
                     SpawnStep::WorkingDirectory => 1,
                     SpawnStep::Interpreter => 2,
                     SpawnStep::Program => 3,
+                    SpawnStep::User => 4,
                 };
                 packet(2, [failure, step], error.errno.unsigned_abs(), 0)
             }
             Self::Exited(Exit::Code(code)) => packet(3, [0, code], 0, 0),
             Self::Exited(Exit::Signal(signal)) => packet(3, [1, signal], 0, 0),
             Self::Empty => packet(4, [0; 2], 0, 0),
+            Self::Pong => packet(5, [0; 2], 0, 0),
+            Self::NotPermitted { pid } => packet(6, [0; 2], pid, 0),
         }
     }
 
-    fn decode(packet: &Packet) -> Option<Self> {
-        let (kind, [a, b], c, _) = fields(packet)?;
+    fn decode(message: &[u8]) -> Option<Self> {
+        let (kind, [a, b], c, _) = fields(message.first_chunk()?)?;
         match (kind, a) {
             (1, _) => Some(Self::Started { pid: c }),
             (2, _) => Some(Self::SpawnFailed(SpawnError {
@@ -164,13 +253,16 @@ impl Report {
                     0 => SpawnStep::Guard,
                     1 => SpawnStep::WorkingDirectory,
                     2 => SpawnStep::Interpreter,
-                    _ => SpawnStep::Program,
+                    3 => SpawnStep::Program,
+                    _ => SpawnStep::User,
                 },
                 errno: i32::try_from(c).ok()?,
             })),
             (3, 0) => Some(Self::Exited(Exit::Code(b))),
             (3, _) => Some(Self::Exited(Exit::Signal(b))),
             (4, _) => Some(Self::Empty),
+            (5, _) => Some(Self::Pong),
+            (6, _) => Some(Self::NotPermitted { pid: c }),
             _ => None,
         }
     }
@@ -204,17 +296,19 @@ fn fields(packet: &Packet) -> Option<(u8, [u8; 2], u32, u64)> {
     Some((*kind, [*a, *b], c, d))
 }
 
-fn send_packet(socket: &OwnedFd, packet: Packet) -> Result<(), Errno> {
-    rustix::io::retry_on_intr(|| send(socket, &packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT))
+pub(crate) fn send_packet(socket: &OwnedFd, packet: &[u8]) -> Result<(), Errno> {
+    rustix::io::retry_on_intr(|| send(socket, packet, SendFlags::NOSIGNAL | SendFlags::DONTWAIT))
         .map(drop)
 }
 
-fn receive_packet<T>(socket: &OwnedFd, decode: fn(&Packet) -> Option<T>) -> Received<T> {
-    let mut packet = [0; LENGTH];
+pub(crate) fn receive_packet<T>(socket: &OwnedFd, decode: fn(&[u8]) -> Option<T>) -> Received<T> {
+    let mut packet = [0; MOST];
     loop {
         let got = recv(socket, &mut packet, RecvFlags::DONTWAIT).map(|got| got.1);
         return match got {
-            Ok(LENGTH) => decode(&packet).map_or(Received::Closed, Received::Message),
+            Ok(length @ 1..=MOST) => {
+                decode(&packet[..length]).map_or(Received::Closed, Received::Message)
+            }
             Err(Errno::AGAIN) => Received::Nothing,
             // A reset is told once: the other end has gone without reading all that we sent. What it
             // said before that is still there.
@@ -230,12 +324,19 @@ mod tests {
 
     #[test]
     fn what_is_sent_is_what_arrives() {
+        let start = |variables: &[(&str, &str)]| Order::Start {
+            deadline: Moment::since_boot(Duration::from_millis(1)),
+            variables: Variables::try_new(variables).unwrap(),
+        };
         for order in [
+            start(&[]),
+            start(&[("SOLOIST_TERM", "3"), ("EMPTY", ""), ("X", "a=b c")]),
             Order::Deadline(Moment::NEVER),
             Order::Deadline(Moment::since_boot(Duration::new(7, 999_999_999))),
             Order::Kill,
             Order::Signal(Signal::CONT),
             Order::Stop(Signal::TERM),
+            Order::Ping,
         ] {
             assert_eq!(Order::decode(&order.encode()), Some(order));
         }
@@ -252,8 +353,25 @@ mod tests {
             Report::Exited(Exit::Code(255)),
             Report::Exited(Exit::Signal(9)),
             Report::Empty,
+            Report::Pong,
+            Report::NotPermitted { pid: 1 },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
+        }
+    }
+
+    #[test]
+    fn what_no_program_can_be_given_is_no_variable() {
+        let long = "x".repeat(4096);
+        for (name, value) in [
+            ("", "x"),
+            ("a=b", "x"),
+            ("a\0", "x"),
+            ("a", "\0"),
+            ("a", &long),
+        ] {
+            let error = Variables::try_new(&[(name, value)]).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name:?}");
         }
     }
 
@@ -280,5 +398,6 @@ mod tests {
         packet[0] = VERSION + 1;
         assert_eq!(Order::decode(&packet), None);
         assert_eq!(Order::decode(&[0; LENGTH]), None);
+        assert_eq!(Order::decode(&[VERSION; 3]), None);
     }
 }

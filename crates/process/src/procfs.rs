@@ -21,8 +21,26 @@ pub(crate) fn is_ours() -> bool {
 }
 
 /// What `/proc` says about a process; `None` if it is gone.
+///
+/// # Errors
+/// When nobody can tell: no descriptor is free, or it may not be looked at.
+pub(crate) fn try_stat(pid: Pid) -> io::Result<Option<Stat>> {
+    match fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same for who can do without.
 pub(crate) fn stat(pid: Pid) -> Option<Stat> {
-    parse(&fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?)
+    try_stat(pid).ok().flatten()
+}
+
+/// A process ends while it is looked at.
+fn is_gone(error: &io::Error) -> bool {
+    let no_process = Some(libc::ESRCH);
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == no_process
 }
 
 /// The children of a process, and whether the kernel lists them by parent.
@@ -33,29 +51,35 @@ pub(crate) struct Children {
 }
 
 /// The children of a process, dead but unreaped ones included. Children that come or go meanwhile may be missed.
-pub(crate) fn children(parent: Pid) -> Children {
+///
+/// # Errors
+/// When nobody can tell. That is not the same as none.
+pub(crate) fn children(parent: Pid) -> io::Result<Children> {
     match listed(parent) {
-        Ok(pids) => Children { pids, listed: true },
-        Err(_) => Children {
-            pids: scanned(parent),
+        Ok(pids) => Ok(Children { pids, listed: true }),
+        Err(_) => Ok(Children {
+            pids: scanned(parent)?,
             listed: false,
-        },
+        }),
     }
 }
 
 fn listed(parent: Pid) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
-    let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())) else {
-        return Ok(pids);
+    let tasks = match fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())) {
+        Ok(tasks) => tasks,
+        Err(error) if is_gone(&error) => return Ok(pids),
+        Err(error) => return Err(error),
     };
-    for task in tasks.filter_map(Result::ok) {
+    for task in tasks {
+        let task = task?;
         match fs::read_to_string(task.path().join("children")) {
             Ok(text) => pids.extend(
                 text.split_ascii_whitespace()
                     .filter_map(|number| pid(number.parse().ok()?)),
             ),
             // The thread is gone, or this kernel has no such file.
-            Err(error) if !task.path().exists() => drop(error),
+            Err(error) if is_gone(&error) && !task.path().exists() => drop(error),
             Err(error) => return Err(error),
         }
     }
@@ -63,14 +87,28 @@ fn listed(parent: Pid) -> io::Result<Vec<Pid>> {
 }
 
 /// The children of a process, by asking every process for its parent.
-pub(crate) fn scanned(parent: Pid) -> Vec<Pid> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    entries
-        .filter_map(|entry| pid(entry.ok()?.file_name().to_str()?.parse().ok()?))
-        .filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == Some(parent)))
-        .collect()
+fn scanned(parent: Pid) -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for pid in processes()? {
+        match try_stat(pid) {
+            Ok(stat) if stat.is_some_and(|stat| stat.parent == Some(parent)) => found.push(pid),
+            Ok(_) => {}
+            // Another user's, whom we are not shown (`hidepid`).
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// All processes that we are shown.
+pub(crate) fn processes() -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        found.extend(name.to_str().and_then(|name| pid(name.parse().ok()?)));
+    }
+    Ok(found)
 }
 
 fn parse(text: &[u8]) -> Option<Stat> {
@@ -116,10 +154,11 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = Pid::from_child(&child);
-        assert!(children(me).pids.contains(&pid));
-        assert!(scanned(me).contains(&pid));
+        assert!(children(me).unwrap().pids.contains(&pid));
+        assert!(scanned(me).unwrap().contains(&pid));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(!children(me).pids.contains(&pid));
+        assert!(!children(me).unwrap().pids.contains(&pid));
+        assert!(children(pid).unwrap().pids.is_empty(), "it is gone");
     }
 }

@@ -3,17 +3,33 @@
 //! soloist inherits orphans, as a subreaper or as PID 1. Its own children (guards, and what the program
 //! starts through [`own_child`]) are reaped by their owners. All others are reaped here. When a guard is
 //! lost, all others are its tree, except the *strangers*: orphans that were here while every guard lived.
+//!
+//! A library may start a child without a word (a Kubernetes client its credential plugin) and wait for it. It is in our own
+//! process group, where no tree begins: a dead one there is left to whoever may have started it for [`LEFT_ALONE`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpid, waitid, waitpid};
+use soloist_clock as clock;
 use soloist_core::replica::Exit;
+use soloist_core::time::Moment;
+use tracing::warn;
 
 use crate::message;
+use crate::sweep::Refused;
 use crate::{procfs, sweep};
+
+/// Who has started a child has waited for its end by then.
+pub(crate) const LEFT_ALONE: Duration = Duration::from_secs(5);
+
+/// Asks whether there is such a child, and whether it has ended, and leaves it as it is.
+const NO_REAPING: WaitIdOptions = WaitIdOptions::EXITED
+    .union(WaitIdOptions::NOHANG)
+    .union(WaitIdOptions::NOWAIT);
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry::new());
 
@@ -30,6 +46,10 @@ pub(crate) struct Registry {
     watched: BTreeMap<i32, Option<Exit>>,
     /// Trees without a guard that are not known to be empty.
     lost: usize,
+    /// Dead children in our own process group, and since when they are known to be dead.
+    left_alone: BTreeMap<i32, Moment>,
+    /// `/proc` cannot be read, and people know.
+    is_blind: bool,
 }
 
 impl Registry {
@@ -40,6 +60,8 @@ impl Registry {
             strangers: BTreeSet::new(),
             watched: BTreeMap::new(),
             lost: 0,
+            left_alone: BTreeMap::new(),
+            is_blind: false,
         }
     }
 
@@ -50,7 +72,9 @@ impl Registry {
     /// Reaps a guard that has ended; tells whether it has. If so, whom it leaves us counts as its tree until
     /// [`Registry::end_lost`].
     pub(crate) fn reap_guard(&mut self, guard: Pid) -> bool {
-        let gone = !matches!(waitpid(Some(guard), WaitOptions::NOHANG), Ok(None));
+        // No such child: somebody else has reaped it. Any other error says nothing about it.
+        let ended = waitpid(Some(guard), WaitOptions::NOHANG);
+        let gone = matches!(ended, Ok(Some(_)) | Err(Errno::CHILD));
         if gone {
             self.guards.remove(&raw(guard));
             self.lost += 1;
@@ -88,18 +112,38 @@ impl Registry {
 
     /// Remembers who is here although no tree has lost its guard.
     pub(crate) fn note_strangers(&mut self) {
-        let adopted = self.adopted(procfs::children(getpid()).pids);
+        // Who is not noted counts as a lost tree's: nobody is taken for a stranger unseen.
+        let Ok(children) = procfs::children(getpid()) else {
+            return;
+        };
+        let adopted = self.adopted(children.pids);
         // Looked at after the list was made: no guard that lives now can have left us anyone by then.
         if self.lost == 0 && self.guards.iter().all(|guard| is_alive(*guard)) {
             self.strangers.extend(adopted.into_iter().map(raw));
         }
     }
 
-    /// Reaps all orphans that have ended.
-    pub(crate) fn reap_orphans(&mut self) {
-        let children = procfs::children(getpid()).pids;
+    /// Reaps all orphans that have ended. Tells whether any may be somebody's, and is to be looked at again after [`LEFT_ALONE`].
+    pub(crate) fn reap_orphans(&mut self) -> bool {
+        self.reap(true)
+    }
+
+    fn reap(&mut self, leave_some_alone: bool) -> bool {
+        // The list costs a dozen system calls, and mostly it is a guard that has ended and is reaped already.
+        if !has_dead_child() {
+            self.left_alone.clear();
+            return false;
+        }
+        let me = getpid();
+        let Ok(procfs::Children { pids: children, .. }) = procfs::children(me) else {
+            // Later, then.
+            return true;
+        };
+        self.left_alone
+            .retain(|pid, _| children.iter().any(|child| raw(*child) == *pid));
+        let own_group = procfs::stat(me).and_then(|stat| stat.group);
         for pid in children {
-            if self.is_ours(pid) {
+            if self.is_ours(pid) || leave_some_alone && self.is_left_alone(pid, own_group) {
                 continue;
             }
             if let Ok(Some((_, status))) = waitpid(Some(pid), WaitOptions::NOHANG) {
@@ -109,26 +153,58 @@ impl Registry {
                 }
             }
         }
+        !self.left_alone.is_empty()
     }
 
-    /// One pass of SIGKILL to all that lost trees left us. Tells whether anyone is left.
-    pub(crate) fn kill_lost(&mut self) -> bool {
+    fn is_left_alone(&mut self, pid: Pid, own_group: Option<Pid>) -> bool {
+        let ours = procfs::stat(pid).is_some_and(|stat| stat.group == own_group);
+        if !ours || is_alive(raw(pid)) {
+            self.left_alone.remove(&raw(pid));
+            return false;
+        }
+        let now = clock::now();
+        let since = *self.left_alone.entry(raw(pid)).or_insert(now);
+        let over = now.since(since) >= LEFT_ALONE;
+        if over {
+            self.left_alone.remove(&raw(pid));
+        }
+        !over
+    }
+
+    /// One pass of SIGKILL to all that lost trees left us. Tells whether anyone may be left, and whom we may not signal.
+    pub(crate) fn kill_lost(&mut self) -> (bool, Refused) {
         let me = getpid();
-        let orphans = self.adopted(procfs::children(me).pids);
-        sweep::kill_own(&orphans);
-        sweep::kill_below(&orphans, me);
-        self.reap_orphans();
-        self.lost_are_left(me)
+        let mut refused = Refused::new();
+        if let Ok(children) = procfs::children(me) {
+            let orphans = self.adopted(children.pids);
+            refused = sweep::kill_own(&orphans);
+            refused.extend(sweep::kill_below(&orphans, me));
+        }
+        // Anybody may be one of the lost tree.
+        self.reap(false);
+        (self.lost_are_left(me), refused)
     }
 
-    fn lost_are_left(&self, me: Pid) -> bool {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if matches!(waitid(WaitId::All, options), Err(Errno::CHILD)) {
+    fn lost_are_left(&mut self, me: Pid) -> bool {
+        if matches!(waitid(WaitId::All, NO_REAPING), Err(Errno::CHILD)) {
             return false;
         }
         // There are others, so it takes the lists, which may miss somebody who comes or goes. Both ways.
-        !self.adopted(procfs::children(me).pids).is_empty()
-            || !self.adopted(procfs::scanned(me)).is_empty()
+        let left = match own_children(me) {
+            Ok(children) => !self.adopted(children).is_empty(),
+            Err(error) => {
+                if !self.is_blind {
+                    warn!(
+                        "/proc cannot be read, so nobody knows what is left of the child's tree: {error}. Until it can be, the \
+                         lease is not released and no child is started here"
+                    );
+                }
+                self.is_blind = true;
+                return true;
+            }
+        };
+        self.is_blind = false;
+        left
     }
 
     fn adopted(&self, children: Vec<Pid>) -> Vec<Pid> {
@@ -159,6 +235,12 @@ pub fn own_child<T>(
     Ok((child, OwnChild(pid)))
 }
 
+/// Whether this process is a child that somebody owns.
+#[must_use]
+pub fn is_own_child(pid: u32) -> bool {
+    lock().owned.contains(&pid.cast_signed())
+}
+
 /// Keeps a child from being reaped by anyone but its owner.
 #[derive(Debug)]
 pub struct OwnChild(Option<i32>);
@@ -171,12 +253,31 @@ impl Drop for OwnChild {
     }
 }
 
+/// Whether there is anyone to reap.
+fn has_dead_child() -> bool {
+    matches!(waitid(WaitId::All, NO_REAPING), Ok(Some(_)))
+}
+
+/// Our children: those that the kernel lists as ours, and those of all processes that it lets us wait for. No child of
+/// another namespace's `/proc` is taken for ours, nor its absence for theirs.
+fn own_children(me: Pid) -> io::Result<Vec<Pid>> {
+    let mut found = procfs::children(me)?.pids;
+    let is_child = |pid: &Pid| !matches!(waitid(WaitId::Pid(*pid), NO_REAPING), Err(Errno::CHILD));
+    found.extend(procfs::processes()?.into_iter().filter(is_child));
+    // Looked at last: it was the right one all the time.
+    match procfs::is_ours() {
+        true => Ok(found),
+        false => Err(io::Error::other(
+            "it is not there, or of another PID namespace",
+        )),
+    }
+}
+
 fn is_alive(child: i32) -> bool {
     let Some(pid) = Pid::from_raw(child) else {
         return false;
     };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    matches!(waitid(WaitId::Pid(pid), options), Ok(None))
+    matches!(waitid(WaitId::Pid(pid), NO_REAPING), Ok(None))
 }
 
 fn raw(pid: Pid) -> i32 {

@@ -51,6 +51,8 @@ const NAMES: [(&str, i32); 31] = [
 impl Signal {
     /// SIGTERM, the default way to ask a program to end.
     pub const TERM: Self = Self(libc::SIGTERM as u8);
+    /// SIGHUP: the terminal is closed, or by custom, read your settings again.
+    pub const HUP: Self = Self(libc::SIGHUP as u8);
     /// SIGCONT, which wakes a stopped program.
     pub const CONT: Self = Self(libc::SIGCONT as u8);
     /// SIGKILL, which no program can refuse.

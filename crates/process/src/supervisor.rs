@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{getpid, set_child_subreaper};
+use soloist_core::keepalive::Keepalive;
 use soloist_core::replica::SpawnFailure;
 use soloist_core::time::Moment;
+use soloist_core::timings::{Preset, Timings};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +18,7 @@ use tokio::task::JoinHandle;
 use crate::command::Command;
 use crate::registry;
 use crate::tree::{self, Tree};
-use crate::{guard, inherited, procfs, sys};
+use crate::{guard, inherited, privileges, procfs, sys};
 
 /// Makes this process inherit and reap orphans, and starts trees in it.
 ///
@@ -24,6 +26,7 @@ use crate::{guard, inherited, procfs, sys};
 #[derive(Debug)]
 pub struct Supervisor {
     guard: PathBuf,
+    timings: Timings,
     reaper: JoinHandle<()>,
 }
 
@@ -46,7 +49,7 @@ pub enum SetupError {
 
 /// Why there is no guard, and hence no child.
 #[derive(Debug, thiserror::Error)]
-#[error("the guard cannot be started: {step}")]
+#[error("there is no guard: {step}")]
 pub struct StartError {
     step: &'static str,
     #[source]
@@ -54,7 +57,7 @@ pub struct StartError {
 }
 
 impl StartError {
-    fn new(step: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn new(step: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { step, source }
     }
 
@@ -95,20 +98,31 @@ impl Supervisor {
         if !procfs::is_ours() {
             return Err(SetupError::Proc);
         }
+        privileges::warn_of_missing();
         let mut children = signal(SignalKind::child()).map_err(SetupError::Signal)?;
         set_child_subreaper(Some(getpid())).map_err(|errno| SetupError::Subreaper(errno.into()))?;
         let reaper = tokio::spawn(async move {
             loop {
-                registry::lock().reap_orphans();
-                if children.recv().await.is_none() {
-                    break;
+                let again = registry::lock().reap_orphans();
+                tokio::select! {
+                    more = children.recv() => if more.is_none() { break },
+                    () = tokio::time::sleep(registry::LEFT_ALONE), if again => {}
                 }
             }
         });
         Ok(Self {
             guard: program.as_ref().to_owned(),
+            timings: Timings::preset(Preset::Standard),
             reaper,
         })
+    }
+
+    /// With the timings of this lease: they say how often a guard is asked whether it is there, and for how long it may
+    /// leave that unanswered. Without them, the standard ones.
+    #[must_use]
+    pub fn with_timings(mut self, timings: Timings) -> Self {
+        self.timings = timings;
+        self
     }
 
     /// Starts a guard that is armed with `deadline`, and lets it start the child.
@@ -117,16 +131,22 @@ impl Supervisor {
     /// When the guard cannot be started. What becomes of the child is told by [`Tree::next_event`].
     pub fn spawn(&self, command: &Command, deadline: Moment) -> Result<Tree, StartError> {
         let tree = self.prepare(command)?;
-        tree.set_deadline(deadline);
+        tree.start(deadline, &[])?;
         Ok(tree)
     }
 
-    /// Starts a guard that waits: it starts the child when it gets its first deadline
-    /// ([`Tree::set_deadline`]), so that its owner can make it known before there is a child.
+    /// Starts a guard that waits: it starts the child when it is told to ([`Tree::start`]), so that it can be made
+    /// ready, and known, before there is a child.
     ///
     /// # Errors
     /// When the guard cannot be started.
     pub fn prepare(&self, command: &Command) -> Result<Tree, StartError> {
+        if command.with_caller {
+            // Who reads from a terminal in the background stops its whole process group by that, and we have a lease to
+            // renew. The child finds these signals as we found them.
+            sys::ignore_one(libc::SIGTTIN);
+            sys::ignore_one(libc::SIGTTOU);
+        }
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -134,6 +154,9 @@ impl Supervisor {
             None,
         )
         .map_err(|errno| StartError::new("no socket pair")(errno.into()))?;
+        guard::Setup::of(command).send(&ours).map_err(|errno| {
+            StartError::new("it was not told how to start the child")(errno.into())
+        })?;
         let ours = Arc::new(ours);
         let link = tree::Link::new(ours).map_err(StartError::new("no watch on its socket"))?;
 
@@ -157,7 +180,7 @@ impl Supervisor {
         let pid = rustix::process::Pid::from_child(&guard);
         registry.add_guard(pid);
         drop(registry);
-        Ok(Tree::watch(pid, link))
+        Ok(Tree::watch(pid, link, Keepalive::new(&self.timings)))
     }
 }
 

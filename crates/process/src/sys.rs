@@ -2,10 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
 use rustix::io::Errno;
@@ -101,6 +101,12 @@ pub(crate) fn ignore(signals: SignalSet) {
     }
 }
 
+/// Ignores this signal, and leaves all others as they are.
+pub(crate) fn ignore_one(signal: i32) {
+    // SAFETY: ignoring a signal runs no code of ours.
+    unsafe { libc::signal(signal, libc::SIG_IGN) };
+}
+
 /// A descriptor that is readable while SIGCHLD, which must be blocked, is pending.
 pub(crate) fn child_signals() -> Result<OwnedFd, Errno> {
     let set = SignalSet::default().with(libc::SIGCHLD).to_libc();
@@ -174,18 +180,61 @@ pub(crate) unsafe fn fork() -> Result<Forked, Errno> {
     }
 }
 
-/// Becomes another program, looked up in `PATH`, with the present environment. Returns why it could not.
-pub(crate) fn exec(argv: &[CString]) -> i32 {
-    let pointers: Vec<*const libc::c_char> = argv
-        .iter()
-        .map(|arg| arg.as_ptr())
-        .chain([ptr::null()])
-        .collect();
-    let Some(program) = argv.first() else {
-        return libc::EINVAL;
-    };
-    // SAFETY: strings that end in NUL, in an array that ends in a null pointer, all alive.
-    unsafe { libc::execvp(program.as_ptr(), pointers.as_ptr()) };
+/// Another program that a forked child can become without allocating anything: laid out before the fork.
+pub(crate) struct Image {
+    /// Tried in this order.
+    paths: Vec<CString>,
+    /// The strings that the pointers below point into.
+    _strings: [Vec<CString>; 2],
+    /// A file that the kernel cannot run is a shell's script: before the program's own arguments there is room for the
+    /// shell, and the program's name is then its path.
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+}
+
+const SHELL: &CStr = c"/bin/sh";
+
+impl Image {
+    pub(crate) fn new(paths: Vec<CString>, argv: Vec<CString>, env: Vec<CString>) -> Self {
+        let pointers = |strings: &[CString]| {
+            let pointers = strings.iter().map(|string| string.as_ptr());
+            pointers.chain([ptr::null()]).collect::<Vec<_>>()
+        };
+        let mut with_shell = vec![SHELL.as_ptr()];
+        with_shell.extend(pointers(&argv));
+        Self {
+            paths,
+            argv: with_shell,
+            envp: pointers(&env),
+            _strings: [argv, env],
+        }
+    }
+
+    /// Becomes the program. Returns why it could not. Safe between fork and exec.
+    pub(crate) fn exec(&mut self) -> i32 {
+        let mut denied = false;
+        let mut errno = libc::ENOENT;
+        for path in &self.paths {
+            errno = execve(path, &self.argv[1..], &self.envp);
+            match errno {
+                libc::EACCES => denied = true,
+                libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG | libc::ESTALE => {}
+                libc::ENOEXEC => {
+                    if let Some(name) = self.argv.get_mut(1) {
+                        *name = path.as_ptr();
+                    }
+                    return execve(SHELL, &self.argv, &self.envp);
+                }
+                _ => return errno,
+            }
+        }
+        if denied { libc::EACCES } else { errno }
+    }
+}
+
+fn execve(path: &CStr, argv: &[*const libc::c_char], envp: &[*const libc::c_char]) -> i32 {
+    // SAFETY: `Image` made the arrays: strings that end in NUL, a null pointer last, all alive.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     last_errno().raw_os_error()
 }
 
@@ -207,7 +256,6 @@ pub(crate) fn raw(signal: Signal) -> rustix::process::Signal {
 
 /// Has `command` start with all signals blocked, and with this descriptor open.
 pub(crate) fn start_blocked_with(command: &mut std::process::Command, fd: &OwnedFd) {
-    use std::os::fd::AsRawFd;
     use std::os::unix::process::CommandExt;
 
     let fd = fd.as_raw_fd();
@@ -221,4 +269,43 @@ pub(crate) fn start_blocked_with(command: &mut std::process::Command, fd: &Owned
     };
     // SAFETY: sigprocmask and fcntl are async-signal-safe, and nothing is allocated.
     unsafe { command.pre_exec(prepare) };
+}
+
+/// Receives one datagram without waiting, and what the kernel says of its sender. `SO_PASSCRED` must be set.
+///
+/// Not rustix's: its process number cannot be 0, which is what a sender outside our PID namespace has.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<libc::ucred>)> {
+    /// Room for the credentials and nothing else, so that descriptors which are sent along are closed by the kernel.
+    #[repr(C)]
+    struct Control {
+        header: libc::cmsghdr,
+        credentials: libc::ucred,
+    }
+    let mut part = libc::iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    // SAFETY: numbers and null pointers only, for which all zeroes are valid.
+    let (mut control, mut message) = unsafe {
+        let control = MaybeUninit::<Control>::zeroed().assume_init();
+        let message = MaybeUninit::<libc::msghdr>::zeroed().assume_init();
+        (control, message)
+    };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>() as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: what the message points to is alive and as long as it says.
+    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
+    let Ok(read) = usize::try_from(read) else {
+        return Err(io::Error::last_os_error());
+    };
+    // It is all zeroes if the kernel had nothing to say.
+    let header = &control.header;
+    let told = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
+    Ok((read, told.then_some(control.credentials)))
 }

@@ -23,7 +23,7 @@ async fn any_signal_reaches_the_child() {
 #[tokio::test]
 async fn the_stop_signal_reaches_the_whole_group() {
     let mut stage = Stage::new();
-    let mut tree = stage.spawn(&["follower"]);
+    let mut tree = stage.spawn(&["follower", "100"]);
     started(&mut tree).await;
     stage.hear("leader").await;
     stage.hear("ready").await;
@@ -35,7 +35,7 @@ async fn the_stop_signal_reaches_the_whole_group() {
 #[tokio::test]
 async fn the_stop_signal_reaches_the_group_after_the_child_has_ended() {
     let mut stage = Stage::new();
-    let mut tree = stage.spawn(&["follower"]);
+    let mut tree = stage.spawn(&["follower", "100"]);
     let child = started(&mut tree).await;
     stage.hear("ready").await;
     child.signal(rustix::process::Signal::KILL);

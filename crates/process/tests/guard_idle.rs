@@ -10,14 +10,6 @@ use soloist_process::{Signal, now};
 
 use common::*;
 
-/// In ticks of a hundredth of a second.
-fn cpu_time(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let (_, fields) = stat.rsplit_once(") ").unwrap();
-    let field = |at: usize| fields.split(' ').nth(at).unwrap().parse::<u64>().unwrap();
-    field(11) + field(12)
-}
-
 /// How much of it a second of its life takes.
 async fn in_a_second(pid: u32) -> u64 {
     let before = cpu_time(pid);
@@ -31,7 +23,7 @@ async fn a_guard_that_waits_takes_no_processor_time() {
     let command = stage.helper(&["deaf"]);
     let mut tree = stage.supervisor().prepare(&command).unwrap();
     assert!(in_a_second(tree.guard_pid()).await < 10, "without a child");
-    tree.set_deadline(now() + LIMIT);
+    tree.start(now() + LIMIT, &[]).unwrap();
     started(&mut tree).await;
     stage.hear("ready").await;
     assert!(in_a_second(tree.guard_pid()).await < 10, "with a child");

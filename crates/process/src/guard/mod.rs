@@ -3,15 +3,17 @@
 //! It decides by [`soloist_core::guard::Guard`]; what is here carries that out.
 
 mod child;
+mod job;
+mod program;
 mod run;
 
-use std::ffi::{CString, OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::ffi::OsStr;
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::inherited::{self, Inherited};
-use crate::message::VERSION;
-use crate::sys;
+use crate::inherited;
+
+pub(crate) use job::{Setup, arguments};
 
 /// The guard's name in a process listing, and how it knows that it is one.
 pub(crate) const NAME: &str = "soloist-guard";
@@ -27,8 +29,11 @@ pub fn run_if_guard() {
         PREPARED.store(true, Ordering::Relaxed);
         return;
     }
-    let Some(job) = Job::parse(args) else {
-        eprintln!("{NAME} is started by soloist, not by hand, and by the same version");
+    let Some(job) = job::Job::take(args) else {
+        let _ = writeln!(
+            std::io::stderr(),
+            "{NAME} is started by soloist, not by hand, and by the same version"
+        );
         std::process::exit(2);
     };
     std::process::exit(run::run(job));
@@ -40,52 +45,3 @@ pub(crate) fn is_prepared() -> bool {
 }
 
 static PREPARED: AtomicBool = AtomicBool::new(false);
-
-/// What the guard is started with, as arguments. The environment is the child's already.
-struct Job {
-    link: std::os::fd::OwnedFd,
-    inherited: Inherited,
-    cwd: Option<OsString>,
-    argv: Vec<CString>,
-}
-
-impl Job {
-    fn parse(mut args: impl Iterator<Item = OsString>) -> Option<Self> {
-        let mut text = || args.next()?.into_string().ok();
-        if text()? != VERSION.to_string() {
-            return None;
-        }
-        let fd = text()?.parse().ok()?;
-        let inherited = Inherited::decode(&text()?)?;
-        let link = sys::adopt(fd)?;
-        sys::close_inherited(fd);
-        let cwd = args.next()?;
-        let argv: Vec<CString> = args
-            .map(|arg| CString::new(arg.into_vec()).ok())
-            .collect::<Option<_>>()?;
-        (!argv.is_empty()).then_some(Self {
-            link,
-            inherited,
-            cwd: (!cwd.is_empty()).then_some(cwd),
-            argv,
-        })
-    }
-
-    fn program(&self) -> &OsStr {
-        OsStr::from_bytes(self.argv[0].as_bytes())
-    }
-}
-
-/// The arguments for a guard, its name not included.
-pub(crate) fn arguments(fd: i32, command: &crate::Command) -> Vec<OsString> {
-    let cwd = command.cwd.as_ref().map(|dir| dir.as_os_str().to_owned());
-    let mut arguments = vec![
-        VERSION.to_string().into(),
-        fd.to_string().into(),
-        inherited::found().encode().into(),
-        cwd.unwrap_or_default(),
-        command.program.clone(),
-    ];
-    arguments.extend_from_slice(&command.args);
-    arguments
-}

@@ -1,36 +1,31 @@
 //! The guard's loop: one thread, one `poll`.
 
+use std::collections::BTreeSet;
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, WaitOptions, WaitStatus, getpgid, getpid, kill_process, kill_process_group,
-    set_child_subreaper, wait, waitpid,
+    DumpableBehavior, Pid, WaitOptions, WaitStatus, getpgid, getpid, kill_process,
+    kill_process_group, set_child_subreaper, set_dumpable_behavior, test_kill_process, wait,
+    waitpid,
 };
+use soloist_clock as clock;
 use soloist_core::guard::{Action, Guard, Input};
 use soloist_core::time::Moment;
 
-use super::Job;
 use super::child::{self, Child, Exec};
-use crate::clock;
-use crate::message::{self, Order, Received, Report, SpawnError, SpawnStep};
+use super::job::Job;
+use super::program::Program;
+use crate::command::StopTo;
+use crate::message::{self, Order, Received, Report, SpawnError, SpawnStep, Variables};
 use crate::signal::Signal;
 use crate::sys::{self, SignalSet};
 use crate::{procfs, sweep};
 
-/// Between two passes of a kill: the first, doubled up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-
 /// Guards until nothing is left to guard. Returns the exit code.
 pub(super) fn run(job: Job) -> i32 {
-    // Nothing is started before there is a deadline to kill it at.
-    let Some(deadline) = first_deadline(&job.link) else {
-        let _ = Report::Empty.send(&job.link);
-        return 0;
-    };
     let setup = match Setup::new() {
         Ok(setup) => setup,
         Err(errno) => {
@@ -39,41 +34,33 @@ pub(super) fn run(job: Job) -> i32 {
             return 1;
         }
     };
-    let (machine, action) = Guard::armed(clock::now(), deadline);
+    let stop_signal = job.setup.stop_signal;
     let mut guarding = Guarding {
         job,
         setup,
-        machine,
+        machine: Guard::new(),
         connected: true,
+        variables: None,
+        stop_signal,
+        group_was_asked: false,
+        child_exited: false,
+        leftovers_since: None,
         child: None,
         group: None,
         killing: None,
+        refused: BTreeSet::new(),
+        end_told: false,
         done: false,
     };
-    guarding.begin(action);
     while !guarding.done {
         guarding.turn();
     }
     0
 }
 
-/// `None` if soloist is gone, or has changed its mind.
-fn first_deadline(link: &OwnedFd) -> Option<Moment> {
-    loop {
-        match Order::receive(link) {
-            Received::Message(Order::Deadline(deadline)) => return Some(deadline),
-            Received::Message(Order::Kill | Order::Stop(_)) | Received::Closed => return None,
-            Received::Message(Order::Signal(_)) => {}
-            Received::Nothing => {
-                let _ = poll(&mut [PollFd::new(link, PollFlags::IN)], None);
-            }
-        }
-    }
-}
-
 struct Setup {
     me: Pid,
-    timer: OwnedFd,
+    timer: clock::TimerFd,
     child_signals: OwnedFd,
 }
 
@@ -81,6 +68,8 @@ impl Setup {
     fn new() -> Result<Self, Errno> {
         // They are blocked since before the exec, if soloist started us.
         sys::block(SignalSet::ALL);
+        // The child may be the same user, and is to keep its hands off.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         // An ignored SIGCHLD would reap behind our back.
         sys::ignore(SignalSet::default().with(libc::SIGPIPE));
         let me = getpid();
@@ -89,7 +78,7 @@ impl Setup {
         let _ = rustix::thread::set_name(c"soloist-guard");
         Ok(Self {
             me,
-            timer: clock::timer()?,
+            timer: clock::TimerFd::new()?,
             child_signals: sys::child_signals()?,
         })
     }
@@ -100,58 +89,41 @@ struct Guarding {
     setup: Setup,
     machine: Guard,
     connected: bool,
+    /// Of the order to start, once there was one.
+    variables: Option<Variables>,
+    stop_signal: Signal,
     child: Option<Child>,
     group: Option<Pid>,
-    /// The pause until the next pass.
-    killing: Option<Duration>,
+    /// To stop, together with the child: it has the stop timeout for it.
+    group_was_asked: bool,
+    /// And the rest of its tree does not know yet.
+    child_exited: bool,
+    /// Since when what outlived the child is being killed.
+    leftovers_since: Option<Moment>,
+    /// Since when the tree is being killed.
+    killing: Option<Moment>,
+    /// soloist knows that we may not signal them.
+    refused: BTreeSet<u32>,
+    /// soloist knows that nothing is left.
+    end_told: bool,
     done: bool,
 }
 
 impl Guarding {
-    fn begin(&mut self, action: Action) {
-        if action == Action::Exit {
-            self.report(Report::Empty);
-        }
-        self.act(Some(action));
-    }
-
-    fn spawn(&mut self) {
-        // What came while we were getting ready: another deadline, or the order to kill.
-        self.hear_soloist();
-        self.feed(Input::Tick);
-        if self.killing.is_some() {
-            return self.tree_empty();
-        }
-        if let Some(cwd) = &self.job.cwd
-            && let Err(errno) = rustix::process::chdir(cwd.as_os_str())
-        {
-            let error = SpawnError {
-                step: SpawnStep::WorkingDirectory,
-                ..child::classify(cwd, errno.raw_os_error())
-            };
-            return self.spawn_failed(error);
-        }
-        match Child::fork(&self.job) {
-            Ok(child) => {
-                self.group = Some(child.pid);
-                self.child = Some(child);
-            }
-            Err(error) => self.spawn_failed(error),
-        }
-    }
-
     fn turn(&mut self) {
-        let _ = clock::set(&self.setup.timer, self.machine.next_deadline());
+        let _ = self.setup.timer.set(self.machine.next_deadline());
         self.wait();
         self.hear_soloist();
         self.hear_exec();
         self.reap();
         self.feed(Input::Tick);
-        if let Some(pause) = self.killing
-            && !self.done
-        {
+        if self.done {
+            return;
+        }
+        if self.killing.is_some() {
             self.kill_pass();
-            self.killing = Some((pause * 2).min(LONGEST_PAUSE));
+        } else if self.leftovers_since.is_some() {
+            self.signal_leftovers(Signal::KILL);
         }
     }
 
@@ -167,9 +139,11 @@ impl Guarding {
         if let Some(exec) = self.child.as_ref().and_then(Child::exec_descriptor) {
             fds.push(readable(exec.as_fd()));
         }
-        let pause = self.killing.map(|pause| Timespec {
+        let pause = self.killing.or(self.leftovers_since).map(|since| Timespec {
             tv_sec: 0,
-            tv_nsec: pause.subsec_nanos().into(),
+            tv_nsec: sweep::pause(clock::now().since(since))
+                .subsec_nanos()
+                .into(),
         });
         let _ = poll(&mut fds, pause.as_ref());
         let mut pending = [0; 128];
@@ -179,47 +153,86 @@ impl Guarding {
     fn hear_soloist(&mut self) {
         while self.connected {
             match Order::receive(&self.job.link) {
-                Received::Message(Order::Deadline(at)) => self.feed_order(Input::Deadline(at)),
-                Received::Message(Order::Kill) => self.feed_order(Input::Kill),
-                Received::Message(Order::Signal(signal)) => self.signal_child(signal),
-                // Nobody is there to hear it, so nobody shall be: what is not started is stopped.
-                Received::Message(Order::Stop(_)) if self.group.is_none() => {
-                    self.feed_order(Input::Kill);
-                }
-                Received::Message(Order::Stop(signal)) => {
-                    self.signal_group(signal);
-                    self.signal_group(Signal::CONT);
-                }
+                Received::Message(order) => self.obey(order),
                 Received::Nothing => break,
                 Received::Closed => {
                     self.connected = false;
-                    self.feed_order(Input::SoloistGone);
+                    self.feed(Input::SoloistGone);
                 }
             }
         }
     }
 
-    /// An order is taken in without a look at the clock: the next one in the queue may move the deadline.
-    fn feed_order(&mut self, input: Input) {
-        let at = match input {
-            Input::Deadline(_) => Moment::since_boot(Duration::ZERO),
-            _ => clock::now(),
-        };
-        let action = self.machine.handle(at, input);
-        self.act(action);
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Start {
+                deadline,
+                variables,
+            } => {
+                // Before there is a child: from now on silence means something.
+                self.report(Report::Pong);
+                self.variables = Some(variables);
+                self.feed(Input::Deadline(deadline));
+            }
+            // The first one would start the child, and without its variables.
+            Order::Deadline(_) if self.variables.is_none() => {}
+            Order::Deadline(at) => self.feed(Input::Deadline(at)),
+            Order::Kill => self.feed(Input::Kill),
+            Order::Ping => self.report(Report::Pong),
+            Order::Signal(signal) => self.signal_child(signal),
+            Order::Stop(signal) => {
+                self.stop_signal = signal;
+                self.feed(Input::Stop);
+            }
+        }
     }
 
     fn feed(&mut self, input: Input) {
-        let action = self.machine.handle(clock::now(), input);
-        self.act(action);
-    }
-
-    fn act(&mut self, action: Option<Action>) {
-        match action {
+        match self.machine.handle(clock::now(), input) {
             None => {}
             Some(Action::Spawn) => self.spawn(),
-            Some(Action::KillTree) => self.killing = Some(FIRST_PAUSE),
-            Some(Action::Exit) => self.done = true,
+            Some(Action::StopChild) => {
+                // The second is so that a stopped child can hear the first.
+                for signal in [self.stop_signal, Signal::CONT] {
+                    match self.job.setup.stop_to {
+                        StopTo::Group => self.signal_group(signal),
+                        StopTo::Child => self.signal_child(signal),
+                    }
+                }
+                self.group_was_asked = self.job.setup.stop_to == StopTo::Group;
+            }
+            Some(Action::StopLeftovers) => {
+                self.signal_leftovers(self.stop_signal);
+                self.signal_leftovers(Signal::CONT);
+            }
+            Some(Action::KillLeftovers) => self.leftovers_since = Some(clock::now()),
+            Some(Action::KillTree) => {
+                self.killing.get_or_insert_with(clock::now);
+            }
+            Some(Action::Exit) => {
+                self.tell_end(Report::Empty);
+                // soloist has been waiting for that; our own end takes a while, and can wait.
+                rustix::thread::sched_yield();
+                self.done = true;
+            }
+        }
+    }
+
+    fn spawn(&mut self) {
+        if let Some(cwd) = &self.job.setup.cwd
+            && let Err(errno) = rustix::process::chdir(cwd.as_os_str())
+        {
+            return self.spawn_failed(child::cannot_enter(errno.raw_os_error()));
+        }
+        let variables = self.variables.as_ref();
+        let variables = variables.map_or(&[][..], Variables::as_slice);
+        let program = Program::new(&self.job.argv, variables);
+        match Child::fork(program, &self.job.setup) {
+            Ok(child) => {
+                self.group = getpgid(Some(child.pid)).ok().or(Some(child.pid));
+                self.child = Some(child);
+            }
+            Err(error) => self.spawn_failed(error),
         }
     }
 
@@ -237,8 +250,9 @@ impl Guarding {
             Exec::Failed(errno) => {
                 // It is about to end, if it has not.
                 let _ = waitpid(Some(child.pid), WaitOptions::empty());
+                let error = child.cannot_run(errno);
                 self.child = None;
-                self.spawn_failed(child::classify(self.job.program(), errno));
+                self.spawn_failed(error);
             }
         }
     }
@@ -247,11 +261,14 @@ impl Guarding {
         while !self.done {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => self.reaped(pid, status),
-                Ok(None) => break,
+                // No child left, and an orphan would be one: the tree is empty. No other error says that.
+                Err(Errno::CHILD) => return self.feed(Input::TreeEmpty),
                 Err(Errno::INTR) => {}
-                // No child left, and an orphan would be one: the tree is empty.
-                Err(_) => self.tree_empty(),
+                Ok(None) | Err(_) => break,
             }
+        }
+        if mem::take(&mut self.child_exited) && !self.done {
+            self.feed(Input::ChildExited);
         }
     }
 
@@ -266,48 +283,80 @@ impl Guarding {
             && !self.done
         {
             self.report(Report::Exited(exit));
-            self.feed(Input::ChildExited);
+            self.child_exited = true;
         }
     }
 
-    fn tree_empty(&mut self) {
-        self.report(Report::Empty);
-        self.feed(Input::TreeEmpty);
-    }
-
     fn spawn_failed(&mut self, error: SpawnError) {
-        self.report(Report::SpawnFailed(error));
+        self.tell_end(Report::SpawnFailed(error));
         self.feed(Input::SpawnFailed);
     }
 
-    fn kill_pass(&self) {
+    fn tell_end(&mut self, report: Report) {
+        if !mem::replace(&mut self.end_told, true) {
+            self.report(report);
+        }
+    }
+
+    fn kill_pass(&mut self) {
         // The group first: the kernel does that in one go, which no fork outruns.
         if let Some(child) = &self.child {
             let _ = kill_process_group(child.pid, rustix::process::Signal::KILL);
         }
-        let children = procfs::children(self.setup.me).pids;
-        sweep::kill_own(&children);
-        sweep::kill_below(&children, self.setup.me);
+        let Ok(children) = procfs::children(self.setup.me) else {
+            return;
+        };
+        let mut refused = sweep::kill_own(&children.pids);
+        refused.extend(sweep::kill_below(&children.pids, self.setup.me));
+        self.tell_not_permitted(&refused);
     }
 
-    fn signal_child(&self, signal: Signal) {
-        if let Some(child) = &self.child {
-            let _ = kill_process(child.pid, sys::raw(signal));
+    fn tell_not_permitted(&mut self, refused: &[Pid]) {
+        for pid in refused {
+            let pid = pid.as_raw_nonzero().get().unsigned_abs();
+            if self.refused.insert(pid) {
+                self.report(Report::NotPermitted { pid });
+            }
         }
     }
 
-    fn signal_group(&self, signal: Signal) {
-        let Some(child) = &self.child else {
-            // The number may be another group's by now, whose members are not below us.
+    fn signal_child(&mut self, signal: Signal) {
+        if let Some(pid) = self.child.as_ref().map(|child| child.pid)
+            && kill_process(pid, sys::raw(signal)) == Err(Errno::PERM)
+        {
+            self.tell_not_permitted(&[pid]);
+        }
+    }
+
+    fn signal_group(&mut self, signal: Signal) {
+        let child = self.child.as_ref().map(|child| child.pid);
+        let Some(leader) = child.filter(|child| self.group == Some(*child)) else {
+            // It is soloist's own group. Or the number may be another group's by now, whose members are not below us.
             if let Some(group) = self.group {
-                sweep::signal_group_below(self.setup.me, group, signal);
+                let refused = sweep::signal_group_below(self.setup.me, group, signal);
+                self.tell_not_permitted(&refused);
+                // The child may have made a group of its own since.
+                let has_left = |child: Pid| getpgid(Some(child)) != Ok(group);
+                if child.is_some_and(has_left) {
+                    self.signal_child(signal);
+                }
             }
             return;
         };
-        let _ = kill_process_group(child.pid, sys::raw(signal));
-        if getpgid(Some(child.pid)) != Ok(child.pid) {
+        let _ = kill_process_group(leader, sys::raw(signal));
+        if getpgid(Some(leader)) != Ok(leader) {
             self.signal_child(signal);
+        } else if test_kill_process(leader) == Err(Errno::PERM) {
+            // Others of its group may have heard it, so the group has not said so.
+            self.tell_not_permitted(&[leader]);
         }
+    }
+
+    /// To whom outlives the child, but for those who were asked to stop together with it.
+    fn signal_leftovers(&mut self, signal: Signal) {
+        let spared = self.group.filter(|_| self.group_was_asked);
+        let refused = sweep::signal_below(self.setup.me, signal, spared);
+        self.tell_not_permitted(&refused);
     }
 
     fn report(&self, report: Report) {

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::process::Pid;
+use soloist_core::keepalive::Keepalive;
 use soloist_core::replica::Exit;
 use soloist_core::time::Moment;
 use tokio::io::Interest;
@@ -14,9 +15,10 @@ use tokio::io::unix::AsyncFd;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-use crate::message::{Order, SpawnError};
+use crate::message::{Order, SpawnError, Variables};
 use crate::registry;
 use crate::signal::Signal;
+use crate::supervisor::StartError;
 
 /// A guard and the tree that it guards.
 ///
@@ -25,7 +27,7 @@ use crate::signal::Signal;
 pub struct Tree {
     guard: Pid,
     socket: Arc<OwnedFd>,
-    kill: mpsc::UnboundedSender<()>,
+    task: mpsc::UnboundedSender<task::Told>,
     events: mpsc::UnboundedReceiver<TreeEvent>,
     child: watch::Receiver<Option<u32>>,
 }
@@ -42,7 +44,8 @@ pub enum TreeEvent {
     SpawnFailed(SpawnError),
     /// The child itself has ended; others of its tree may live on.
     Exited(Exit),
-    /// The guard is gone without a word. The kernel kills the child; soloist is killing the rest.
+    /// The guard is gone without a word, or was killed because it did not answer. The kernel kills the child; soloist is
+    /// killing the rest.
     GuardLost,
     /// No process of the tree is left, or none was ever started.
     Empty,
@@ -70,18 +73,18 @@ impl Link {
 }
 
 impl Tree {
-    pub(crate) fn watch(guard: Pid, link: Link) -> Self {
+    pub(crate) fn watch(guard: Pid, link: Link, keepalive: Keepalive) -> Self {
         let socket = Arc::clone(&link.socket);
-        let (kill, kills) = mpsc::unbounded_channel();
+        let (task, told) = mpsc::unbounded_channel();
         let (events_in, events) = mpsc::unbounded_channel();
         let (child_in, child) = watch::channel(None);
         tokio::spawn(task::run(task::Task::new(
-            guard, link, kills, events_in, child_in,
+            guard, link, told, events_in, child_in, keepalive,
         )));
         Self {
             guard,
             socket,
-            kill,
+            task,
             events,
             child,
         }
@@ -99,7 +102,27 @@ impl Tree {
         *self.child.borrow()
     }
 
-    /// Tells the guard to kill the tree at `deadline` instead of what it was told before.
+    /// Lets the guard start the child, unless `deadline` has passed by then: the tree dies at that moment if no other
+    /// is set. The variables are added to the command's own.
+    ///
+    /// # Errors
+    /// When the guard cannot be told: then nothing is started. Also for what no program can be given as a variable, and
+    /// for more of them than 4080 bytes.
+    pub fn start(&self, deadline: Moment, variables: &[(&str, &str)]) -> Result<(), StartError> {
+        let start = Variables::try_new(variables).map(|variables| Order::Start {
+            deadline,
+            variables,
+        });
+        start
+            .and_then(|start| Ok(start.send(&self.socket)?))
+            .map_err(StartError::new("it was not told to start the child"))?;
+        let _ = self.task.send(task::Told::Start);
+        registry::lock().note_strangers();
+        Ok(())
+    }
+
+    /// Tells the guard to kill the tree at `deadline` instead of what it was told before. It does nothing before
+    /// [`Tree::start`].
     ///
     /// Should it not get through, the earlier deadline stands.
     pub fn set_deadline(&self, deadline: Moment) {
@@ -119,10 +142,10 @@ impl Tree {
     }
 
     /// Kills every process of the tree, through the guard and directly. The end of it is
-    /// [`TreeEvent::Empty`]. A guard that does not answer is killed as well.
+    /// [`TreeEvent::Empty`]. A guard that is stopped or does not answer is killed as well.
     pub fn kill(&self) {
         self.order(Order::Kill);
-        let _ = self.kill.send(());
+        let _ = self.task.send(task::Told::Kill);
     }
 
     /// What happens next; `None` after the last event. May be cancelled: nothing is lost.

@@ -1,62 +1,88 @@
 //! The task behind a [`Tree`](super::Tree): carries the guard's reports out, and stands in for a guard that
 //! is lost or does not answer.
 
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
+use soloist_clock as clock;
+use soloist_core::keepalive::{Check, Keepalive};
+use soloist_core::time::Moment;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use super::{Link, TreeEvent};
-use crate::message::{Received, Report};
-use crate::{procfs, registry, sweep};
+use crate::message::{Order, Received, Report};
+use crate::{privileges, procfs, registry, sweep};
 
-/// How long a guard may take for a kill before it is killed itself, if it is not seen to be stopped. The tree
-/// does not wait for that: it is killed directly from the start.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Between two passes of a kill: the first, doubled up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// What the handle tells the task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// The guard was told to start the child.
+    Start,
+    /// The guard was told to kill the tree.
+    Kill,
+}
 
 pub(super) struct Task {
     guard: Pid,
     link: Link,
-    kills: mpsc::UnboundedReceiver<()>,
+    told: mpsc::UnboundedReceiver<Told>,
     events: mpsc::UnboundedSender<TreeEvent>,
     child: watch::Sender<Option<u32>>,
+    keepalive: Keepalive,
+    /// Readable when the child has ended.
+    child_end: Option<AsyncFd<OwnedFd>>,
+    /// The guard has told of it.
     exited: bool,
+    /// The guard has said its last word.
     ended: bool,
-    /// The child's end, seen with our own eyes.
-    sight: Option<AsyncFd<OwnedFd>>,
-    /// By then a guard that works has told of it.
-    told_by: Option<Instant>,
     /// The guard has closed its end, by dying if by nothing else.
     hung_up: bool,
+    guard_killed: bool,
+    /// People know that we may not signal them.
+    refused: BTreeSet<u32>,
+}
+
+/// A kill that is under way.
+struct Killing {
+    since: Moment,
+    next_pass: Moment,
+}
+
+impl Killing {
+    fn begin() -> Self {
+        let since = clock::now();
+        Self {
+            since,
+            next_pass: since,
+        }
+    }
 }
 
 impl Task {
     pub(super) fn new(
         guard: Pid,
         link: Link,
-        kills: mpsc::UnboundedReceiver<()>,
+        told: mpsc::UnboundedReceiver<Told>,
         events: mpsc::UnboundedSender<TreeEvent>,
         child: watch::Sender<Option<u32>>,
+        keepalive: Keepalive,
     ) -> Self {
         Self {
             guard,
             link,
-            kills,
+            told,
             events,
             child,
+            keepalive,
+            child_end: None,
             exited: false,
             ended: false,
-            sight: None,
-            told_by: None,
             hung_up: false,
+            guard_killed: false,
+            refused: BTreeSet::new(),
         }
     }
 }
@@ -78,7 +104,7 @@ pub(super) async fn run(mut task: Task) {
 impl Task {
     /// Until the guard is reaped.
     async fn with_guard(&mut self) -> Lost {
-        let mut killing: Option<Instant> = None;
+        let mut killing: Option<Killing> = None;
         let mut handle_alive = true;
         loop {
             if registry::lock().reap_guard(self.guard) {
@@ -87,15 +113,20 @@ impl Task {
                 self.hear_guard();
                 return lost;
             }
-            let pass = Instant::now() + FIRST_PAUSE;
+            let next_pass = killing.as_ref().map(|killing| killing.next_pass);
             tokio::select! {
                 biased;
-                order = self.kills.recv(), if handle_alive => match order {
-                    Some(()) => killing = killing.or(Some(Instant::now())),
+                told = self.told.recv(), if handle_alive => match told {
+                    Some(Told::Start) => self.keepalive.begin(),
+                    Some(Told::Kill) => {
+                        killing.get_or_insert_with(Killing::begin);
+                        // Who dies slowly is no reason to do away with the guard; silence is.
+                        self.ask_guard();
+                    }
                     // The handle is dropped, and the socket with it.
                     None => {
                         handle_alive = false;
-                        killing = killing.or(Some(Instant::now()));
+                        killing.get_or_insert_with(Killing::begin);
                     }
                 },
                 ready = self.link.readable.readable(), if !self.hung_up => {
@@ -103,67 +134,117 @@ impl Task {
                         ready.clear_ready();
                     }
                     self.hear_guard();
-                    self.end_nonsense();
+                    self.kill_guard_that_hung_up();
                 }
                 _ = self.link.children.recv() => {}
-                () = end_of(self.sight.as_ref()), if self.told_by.is_none() => {
-                    self.told_by = Some(Instant::now() + PATIENCE);
+                () = end_of(self.child_end.as_ref()) => {
+                    // The guard is about to tell of it, if it is there.
+                    self.child_end = None;
+                    self.ask_guard();
                 }
-                () = at(self.told_by), if !self.exited && !self.ended => self.end_silence(),
-                () = tokio::time::sleep_until(pass), if killing.is_some() && !self.ended => {}
+                // Without the socket it cannot answer.
+                () = at(self.keepalive.next_deadline()), if handle_alive && !self.ended => {
+                    self.check_guard();
+                }
+                () = at(next_pass), if !self.ended => {}
             }
-            if let Some(since) = killing
+            if let Some(killing) = &mut killing
                 && !self.ended
+                && clock::now() >= killing.next_pass
             {
-                self.kill_directly(since);
+                self.kill_directly();
+                let now = clock::now();
+                killing.next_pass = now + sweep::pause(now.since(killing.since));
             }
         }
     }
 
-    /// The child has ended and the guard does not tell: it is stopped, and would never tell.
-    fn end_silence(&mut self) {
-        self.told_by = Some(Instant::now() + PATIENCE);
-        let registry = registry::lock();
-        if registry.has_guard(self.guard) {
+    fn ask_guard(&mut self) {
+        let check = self.keepalive.ask(clock::now());
+        self.act_on(check);
+    }
+
+    fn check_guard(&mut self) {
+        // It may have answered while we did not look.
+        self.hear_guard();
+        let check = self.keepalive.handle_timeout(clock::now());
+        self.act_on(check);
+    }
+
+    fn act_on(&mut self, check: Option<Check>) {
+        match check {
+            None => {}
+            Some(Check::Ask) => {
+                // Should it not get through, there is no answer either.
+                let _ = Order::Ping.send(&self.link.socket);
+            }
+            Some(Check::Replace) if !self.ended => self.kill_mute_guard(),
+            Some(Check::Replace) => {}
+        }
+    }
+
+    /// Its child dies with it, by the kernel's hand; the rest by ours, when it is reaped.
+    fn kill_mute_guard(&mut self) {
+        if !self.guard_killed {
             tracing::warn!(
                 guard = self.guard.as_raw_nonzero(),
-                "the child has ended and its guard does not tell; killing it"
+                "the guard does not answer; killing it, with its tree"
             );
+        }
+        self.kill_guard();
+    }
+
+    fn kill_guard(&mut self) {
+        let registry = registry::lock();
+        if registry.has_guard(self.guard) {
+            self.guard_killed = true;
             let _ = kill_process(self.guard, rustix::process::Signal::KILL);
         }
     }
 
-    fn kill_directly(&self, since: Instant) {
+    fn kill_directly(&mut self) {
         let registry = registry::lock();
         if !registry.has_guard(self.guard) {
             return;
         }
-        sweep::kill_below(&[self.guard], self.guard);
+        let refused = sweep::kill_below(&[self.guard], self.guard);
         let stopped = procfs::stat(self.guard).is_some_and(|stat| stat.stopped);
-        if stopped || since.elapsed() >= PATIENCE {
-            tracing::warn!(
-                guard = self.guard.as_raw_nonzero(),
-                "the guard does not answer; killing it"
-            );
-            let _ = kill_process(self.guard, rustix::process::Signal::KILL);
+        drop(registry);
+        self.tell_all_not_permitted(&refused);
+        if stopped {
+            self.kill_mute_guard();
         }
     }
 
     /// Kills and reaps all that the guard has left us.
     async fn without_guard(&mut self) {
-        let mut pause = FIRST_PAUSE;
+        let since = clock::now();
         loop {
-            let left = registry::lock().kill_lost();
+            let (left, refused) = registry::lock().kill_lost();
+            self.tell_all_not_permitted(&refused);
             self.tell_exit();
             if !left {
                 break;
             }
             tokio::select! {
                 _ = self.link.children.recv() => {}
-                () = tokio::time::sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
+                () = tokio::time::sleep(sweep::pause(clock::now().since(since))) => {}
             }
         }
         self.tell(TreeEvent::Empty);
+    }
+
+    fn tell_all_not_permitted(&mut self, refused: &[Pid]) {
+        for pid in refused {
+            self.tell_not_permitted(pid.as_raw_nonzero().get().unsigned_abs());
+        }
+    }
+
+    /// Once for each process.
+    fn tell_not_permitted(&mut self, pid: u32) {
+        if self.refused.insert(pid) {
+            privileges::tell_not_permitted(pid);
+        }
     }
 
     fn tell_exit(&mut self) {
@@ -187,19 +268,20 @@ impl Task {
     }
 
     /// A guard that has hung up is dead or not one of ours. The handle's end looks the same, and is not meant.
-    fn end_nonsense(&self) {
-        let registry = registry::lock();
-        if self.hung_up && !self.ended && !self.events.is_closed() && registry.has_guard(self.guard)
-        {
-            let _ = kill_process(self.guard, rustix::process::Signal::KILL);
+    fn kill_guard_that_hung_up(&mut self) {
+        if self.hung_up && !self.ended && !self.events.is_closed() {
+            self.kill_guard();
         }
     }
 
     fn hear(&mut self, report: Report) {
+        self.keepalive.heard(clock::now());
         match report {
+            Report::Pong => {}
+            Report::NotPermitted { pid } => self.tell_not_permitted(pid),
             Report::Started { pid } => {
                 registry::lock().watch(pid);
-                self.sight = sight_of(pid);
+                self.child_end = child_end(pid);
                 self.child.send_replace(Some(pid));
                 self.tell(TreeEvent::Started { pid });
             }
@@ -224,7 +306,7 @@ impl Task {
 }
 
 /// `None` if it is not there any more: then the guard has reaped it, and tells.
-fn sight_of(pid: u32) -> Option<AsyncFd<OwnedFd>> {
+fn child_end(pid: u32) -> Option<AsyncFd<OwnedFd>> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     let fd = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
     // As in [`Link::new`].
@@ -232,16 +314,16 @@ fn sight_of(pid: u32) -> Option<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, Interest::READABLE).ok()
 }
 
-async fn end_of(sight: Option<&AsyncFd<OwnedFd>>) {
-    match sight {
-        Some(sight) if sight.readable().await.is_ok() => {}
+async fn end_of(child: Option<&AsyncFd<OwnedFd>>) {
+    match child {
+        Some(child) if child.readable().await.is_ok() => {}
         Some(_) | None => std::future::pending().await,
     }
 }
 
-async fn at(moment: Option<Instant>) {
+async fn at(moment: Option<Moment>) {
     match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
+        Some(moment) => tokio::time::sleep(moment.since(clock::now())).await,
         None => std::future::pending().await,
     }
 }

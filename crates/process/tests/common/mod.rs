@@ -78,14 +78,27 @@ impl Stage {
 
     /// What the helper says after this word.
     pub async fn hear(&mut self, word: &str) -> String {
+        let report = self.hear_report(&[word]).await;
+        let (_, rest) = report.split_once(' ').unwrap_or_default();
+        rest.to_owned()
+    }
+
+    /// Which of these words comes first.
+    pub async fn hear_any(&mut self, words: &[&str]) -> String {
+        let report = self.hear_report(words).await;
+        report.split(' ').next().unwrap_or_default().to_owned()
+    }
+
+    async fn hear_report(&mut self, words: &[&str]) -> String {
         let mut buffer = [0; 4096];
-        within(word, async {
+        within(&words.join(" or "), async {
             loop {
-                let said = |report: &String| report.split(' ').next() == Some(word);
+                let said = |report: &String| {
+                    let word = report.split(' ').next();
+                    word.is_some_and(|word| words.contains(&word))
+                };
                 if let Some(at) = self.reports.iter().position(said) {
-                    let report = self.reports.remove(at).unwrap();
-                    let (_, rest) = report.split_once(' ').unwrap_or_default();
-                    return rest.to_owned();
+                    return self.reports.remove(at).unwrap();
                 }
                 let length = self.socket.recv(&mut buffer).await.unwrap();
                 let report = String::from_utf8(buffer[..length].to_vec()).unwrap();
@@ -181,6 +194,14 @@ impl Process {
 
 fn raw(pid: u32) -> Pid {
     Pid::from_raw(pid.cast_signed()).unwrap()
+}
+
+/// The processor time of a process, in ticks of a hundredth of a second.
+pub fn cpu_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let field = |at: usize| fields.split(' ').nth(at).unwrap().parse::<u64>().unwrap();
+    field(11) + field(12)
 }
 
 /// The helper as a soloist of its own, which is killed and reaped at the end of the test.

@@ -21,10 +21,16 @@ fn new_session() {
 
 /// A grandchild in a session of its own, whose parent is gone. Returns when it is up.
 pub(crate) fn daemon() {
+    daemon_that(|| {});
+}
+
+/// As [`daemon`]; it does not care about SIGTERM, or tells of it and ends.
+pub(crate) fn daemon_that(prepare: impl FnOnce()) {
     let (read, write) = rustix::pipe::pipe().expect("a pipe");
     if fork() {
         new_session();
         if fork() {
+            prepare();
             report(&format!("daemon {}", std::process::id()));
             let _ = rustix::io::write(write, b"!");
             park();
@@ -36,11 +42,20 @@ pub(crate) fn daemon() {
 }
 
 /// Ends at SIGTERM at once, and leaves a child in its group that drains.
-pub(crate) fn follower() -> ! {
+pub(crate) fn follower(millis: u64) -> ! {
     if fork() {
-        crate::signals::drain(100);
+        crate::signals::drain(millis);
     }
     idle("leader")
+}
+
+/// Drains itself, and has a child in its group that tells of SIGTERM.
+pub(crate) fn prefork(millis: u64) -> ! {
+    if fork() {
+        crate::signals::tell_and_end(libc::SIGTERM);
+        idle("worker");
+    }
+    crate::signals::drain(millis)
 }
 
 /// Hundreds in sessions of their own, and some that never stay who they are.

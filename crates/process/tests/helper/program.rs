@@ -29,8 +29,22 @@ fn main() {
             forks::daemon();
             idle("ready")
         }
-        ["daemon-and-exit"] => forks::daemon(),
-        ["follower"] => forks::follower(),
+        // It hears the stop signal when its parent has ended.
+        ["daemon-and-exit"] => forks::daemon_that(|| signals::ignore(libc::SIGTERM)),
+        ["follower", millis] => forks::follower(number(millis)),
+        ["prefork", millis] => forks::prefork(number(millis)),
+        ["polite-daemon"] => {
+            forks::daemon_that(|| signals::tell_and_end(libc::SIGTERM));
+            idle("ready")
+        }
+        ["deaf-daemon"] => {
+            forks::daemon_that(|| signals::ignore(libc::SIGTERM));
+            idle("ready")
+        }
+        ["crash-with-daemon"] => {
+            forks::daemon_that(|| signals::tell_and_end(libc::SIGTERM));
+            exit(3)
+        }
         ["storm", many] => forks::storm(number(many)),
         ["zombies", many] => forks::zombies(number(many)),
         ["streams"] => report(&streams()),
@@ -39,6 +53,7 @@ fn main() {
         ["limit"] => report(&signals::open_files_limit()),
         ["where"] => report(&whereabouts()),
         ["soloist", millis, rest @ ..] => soloist::run(number(millis), rest),
+        ["hold", pid] => signals::hold(number(pid)),
         ["first-process"] => soloist::first_process(),
         _ => exit(64),
     }

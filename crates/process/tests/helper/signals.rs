@@ -88,3 +88,22 @@ pub(crate) fn open_files_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     format!("limit {}", limit.current.unwrap_or(u64::MAX))
 }
+
+/// Has a process traced, so that it stays a zombie after its end for as long as this one lives.
+pub(crate) fn hold(pid: i32) -> ! {
+    // SAFETY: without options and without an address to write to.
+    let held = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, ptr::null_mut::<()>(), 0) };
+    report(if held == 0 { "held" } else { "not-held" });
+    crate::park()
+}
+
+/// From now on it tells of this signal when it comes, and ends.
+pub(crate) fn tell_and_end(signal: i32) {
+    extern "C" fn tell(signal: i32) {
+        // Not for a signal handler, but this process does nothing else.
+        report(&format!("heard-{signal} {}", std::process::id()));
+        exit(0);
+    }
+    // SAFETY: the process is parked when the signal comes, in no call that the handler uses.
+    unsafe { libc::signal(signal, tell as extern "C" fn(i32) as libc::sighandler_t) };
+}
