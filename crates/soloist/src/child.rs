@@ -1,243 +1,328 @@
-//! The child: how it is started, what it is told, what is heard of it.
+//! One child: how its guard is prepared and let go, and what is heard of it.
 
 use std::ffi::OsString;
+use std::future::pending;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use soloist_core::ids::{Identity, Term, Token};
-use soloist_core::ladder::Ladder;
-use soloist_core::replica::{Event, SpawnFailure};
+use soloist_core::node::TreeEvent;
+use soloist_core::replica::SpawnFailure;
 use soloist_core::time::Moment;
-use soloist_elector::clock;
-use soloist_process::{Command, Supervisor, Tree, TreeEvent};
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use soloist_process::{Signal, StartError, Supervisor, Tree, TreeEvent as Happening};
 use tracing::{info, warn};
 
-use crate::cli::{Health, Ready};
+use crate::command::command;
+use crate::health::Checks;
 use crate::notify::{Notice, NotifySocket};
-use crate::probe::Probe;
 use crate::settings::Settings;
+use crate::store::Naming;
 
-/// A child that was started, with its guard.
+/// A guard, and the child that it starts when it may.
 pub(crate) struct Child {
-    pub(crate) tree: Tree,
-    program: PathBuf,
-    notify: NotifySocket,
-    ready: Ready,
-    health: Health,
-    interval: Duration,
-    timeout: Duration,
-    checks: Option<JoinHandle<()>>,
-    seen: mpsc::UnboundedReceiver<Event>,
-    see: mpsc::UnboundedSender<Event>,
-    alive_at: Option<Moment>,
+    tree: Tree,
+    start: Start,
+    life: Life,
+    notify: Option<NotifySocket>,
+    checks: Checks,
 }
 
-/// For whom the child runs.
-pub(crate) struct Role<'a> {
-    pub(crate) identity: &'a Identity,
+/// How far the start is.
+enum Start {
+    /// The guard waits.
+    Waiting,
+    /// The guard is being named in the lease: it must be there before the child exists.
+    Naming(Naming, Role),
+    /// The guard has been told to start the child, or never will be.
+    Over,
+}
+
+/// For which term the child runs, and until when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Role {
     pub(crate) term: Term,
     pub(crate) token: Token,
+    pub(crate) deadline: Moment,
+}
+
+/// What has been heard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// These, in order. None of them, if it was nothing that the replica cares about.
+    Events(Vec<TreeEvent>),
+    /// Nothing more will be heard, though the tree was not said to be empty. It may live.
+    Silence,
+}
+
+impl Heard {
+    fn one(event: TreeEvent) -> Self {
+        Self::Events(vec![event])
+    }
 }
 
 impl Child {
-    /// Starts a guard that waits for its first deadline; the child starts when it has one.
+    /// Starts a guard that waits.
     pub(crate) fn prepare(
         supervisor: &Supervisor,
         settings: &Settings,
-        role: &Role<'_>,
+        identity: &Identity,
     ) -> Result<Self, SpawnFailure> {
-        let notify = NotifySocket::open().map_err(|error| {
-            warn!(%error, "no socket for the child's notices");
-            SpawnFailure::System
-        })?;
-        let command = command(settings, role, &notify);
-        let tree = supervisor.prepare(&command).map_err(|error| {
-            warn!(%error, "the child's guard cannot be started");
-            error.failure()
-        })?;
-        let (see, seen) = mpsc::unbounded_channel();
+        let notify = NotifySocket::open()
+            .inspect_err(|error| {
+                warn!(%error, "no socket for the child's notices: it is started without, and neither READY=1 nor WATCHDOG=1 is heard");
+            })
+            .ok();
+        let command = command(settings, identity, notify.as_ref());
+        let tree = supervisor
+            .prepare(&command)
+            .map_err(|error| failure(&error))?;
         Ok(Self {
             tree,
-            program: PathBuf::from(&settings.command[0]),
+            start: Start::Waiting,
+            life: Life::of(&settings.command[0]),
             notify,
-            ready: settings.ready.clone(),
-            health: settings.health.clone(),
-            interval: settings.health_interval,
-            timeout: settings.health_timeout,
-            checks: None,
-            seen,
-            see,
-            alive_at: None,
+            checks: Checks::new(settings),
         })
     }
 
-    /// What happens next that the replica should know. May be cancelled.
-    pub(crate) async fn next(&mut self) -> Event {
-        loop {
-            tokio::select! {
-                event = self.tree.next_event() => {
-                    // After the last event there is nothing more to hear; the owner has dropped us by then.
-                    let event = event.unwrap_or(TreeEvent::Empty);
-                    if let Some(event) = self.tree_event(event) {
-                        return event;
-                    }
-                }
-                Some(event) = self.seen.recv() => return event,
-                Ok(notices) = self.notify.next() => {
-                    for notice in notices {
-                        self.notice(notice);
-                    }
-                }
+    pub(crate) fn guard_pid(&self) -> u32 {
+        self.tree.guard_pid()
+    }
+
+    /// Lets the guard start the child: at once, or when it has been named.
+    pub(crate) fn start(&mut self, role: Role, naming: Option<Naming>) -> Result<(), SpawnFailure> {
+        match naming {
+            Some(naming) => {
+                self.start = Start::Naming(naming, role);
+                Ok(())
             }
+            None => self.let_go(role),
         }
     }
 
-    fn tree_event(&mut self, event: TreeEvent) -> Option<Event> {
-        match event {
-            TreeEvent::Started { pid } => {
-                info!(pid, guard = self.tree.guard_pid(), "the child has started");
-                match self.ready.clone() {
-                    Ready::Started => return Some(Event::Ready),
-                    Ready::Notify => {}
-                    Ready::Probe(probe) => self.watch_until_ready(probe),
+    pub(crate) fn set_deadline(&mut self, deadline: Moment) {
+        match &mut self.start {
+            Start::Waiting => {}
+            Start::Naming(_, role) => role.deadline = deadline,
+            Start::Over => self.tree.set_deadline(deadline),
+        }
+    }
+
+    /// Who is not started yet never will be.
+    pub(crate) fn stop(&mut self, signal: Signal) {
+        self.start = Start::Over;
+        self.life.waiting = false;
+        self.tree.stop(signal);
+    }
+
+    /// As [`Child::stop`], with SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.start = Start::Over;
+        self.life.waiting = false;
+        self.tree.kill();
+    }
+
+    /// A signal to the child itself.
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.tree.signal(signal);
+    }
+
+    pub(crate) fn begin_checks(&mut self) {
+        self.checks.begin();
+    }
+
+    pub(crate) fn end_checks(&mut self) {
+        self.checks.end();
+    }
+
+    /// What happens next. May be cancelled.
+    ///
+    /// It returns after each thing that it has heard, also if that was nothing of interest: a child that talks without end
+    /// keeps nobody else from being heard.
+    pub(crate) async fn next(&mut self) -> Heard {
+        let guard = self.tree.guard_pid();
+        tokio::select! {
+            named = named(&mut self.start) => self.named(named),
+            event = self.tree.next_event() => {
+                let heard = self.life.hear(event);
+                if let Some(Happening::Started { pid }) = event {
+                    info!(pid, guard, "the child has started");
+                    return Heard::Events(self.checks.started().into_iter().collect());
                 }
-                None
+                heard
             }
-            TreeEvent::SpawnFailed(error) => {
+            Some(seen) = self.checks.next() => Heard::one(seen),
+            notices = next_notices(&mut self.notify, guard) => self.noticed(notices),
+        }
+    }
+
+    fn noticed(&mut self, notices: Vec<Notice>) -> Heard {
+        let events = notices.into_iter();
+        Heard::Events(
+            events
+                .filter_map(|notice| self.checks.notice(notice))
+                .collect(),
+        )
+    }
+
+    fn named(&mut self, named: anyhow::Result<()>) -> Heard {
+        let Start::Naming(_, role) = self.start else {
+            return Heard::Events(Vec::new());
+        };
+        let started = match named {
+            Ok(()) => self.let_go(role),
+            Err(error) => {
+                warn!("the guard cannot be named in the lease: {error:#}");
+                Err(SpawnFailure::System)
+            }
+        };
+        let failed = started.err().map(TreeEvent::SpawnFailed);
+        Heard::Events(failed.into_iter().collect())
+    }
+
+    fn let_go(&mut self, role: Role) -> Result<(), SpawnFailure> {
+        self.start = Start::Over;
+        self.life.waiting = false;
+        let (term, token) = (role.term.to_string(), role.token.to_string());
+        let variables = [("SOLOIST_TERM", &*term), ("SOLOIST_TOKEN", &*token)];
+        let started = self.tree.start(role.deadline, &variables);
+        started.map_err(|error| failure(&error))
+    }
+}
+
+/// Whatever the guard's descendants say.
+async fn next_notices(notify: &mut Option<NotifySocket>, guard: u32) -> Vec<Notice> {
+    let Some(socket) = notify else {
+        return pending().await;
+    };
+    match socket.next(guard).await {
+        Ok(notices) => notices,
+        Err(error) => {
+            warn!(%error, "the child's notices are not heard any more");
+            *notify = None;
+            Vec::new()
+        }
+    }
+}
+
+async fn named(start: &mut Start) -> anyhow::Result<()> {
+    match start {
+        Start::Naming(naming, _) => naming.await,
+        Start::Waiting | Start::Over => pending().await,
+    }
+}
+
+fn failure(error: &StartError) -> SpawnFailure {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    warn!(cause, "the child cannot be started: {error}");
+    error.failure()
+}
+
+/// What is known of the tree from its own events.
+struct Life {
+    program: PathBuf,
+    /// The guard has been told nothing yet, neither to start the child nor to end.
+    waiting: bool,
+    guard_lost: bool,
+}
+
+impl Life {
+    fn of(program: &OsString) -> Self {
+        Self {
+            program: PathBuf::from(program),
+            waiting: true,
+            guard_lost: false,
+        }
+    }
+
+    /// What the replica is to know of it. After the last event the owner has dropped us; `None` before that is silence.
+    fn hear(&mut self, event: Option<Happening>) -> Heard {
+        match event {
+            Some(Happening::Started { .. }) => Heard::Events(Vec::new()),
+            Some(Happening::SpawnFailed(error)) => {
                 let cause = std::io::Error::from_raw_os_error(error.errno);
                 let program = self.program.display();
                 warn!(
                     "the child {program} cannot be started: {}: {cause}",
                     error.step
                 );
-                Some(Event::SpawnFailed(error.failure))
+                Heard::one(TreeEvent::SpawnFailed(error.failure))
             }
-            TreeEvent::Exited(exit) => {
+            Some(Happening::Exited(exit)) => {
                 info!(?exit, "the child has ended");
-                Some(Event::Exited(exit))
+                Heard::one(TreeEvent::Exited(exit))
             }
-            TreeEvent::GuardLost => {
+            Some(Happening::GuardLost) if self.waiting => {
+                warn!("the guard that was to start the child is gone");
+                self.guard_lost = true;
+                Heard::Events(Vec::new())
+            }
+            Some(Happening::GuardLost) => {
                 warn!("the guard is gone; killing what is left of the child");
-                Some(Event::GuardLost)
+                Heard::one(TreeEvent::GuardLost)
             }
-            TreeEvent::Empty => {
+            // There was no child, and there will be none.
+            Some(Happening::Empty) if self.guard_lost => {
+                Heard::one(TreeEvent::SpawnFailed(SpawnFailure::System))
+            }
+            Some(Happening::Empty) => {
                 info!("nothing is left of the child");
-                Some(Event::TreeEmpty)
+                Heard::one(TreeEvent::Empty)
             }
+            None => Heard::Silence,
         }
-    }
-
-    fn notice(&mut self, notice: Notice) {
-        match notice {
-            Notice::Ready if self.ready == Ready::Notify => self.tell(Event::Ready),
-            Notice::Ready => {}
-            Notice::Alive => {
-                self.alive_at = Some(clock::now());
-                if self.health == Health::Notify {
-                    self.tell(Event::Healthy);
-                }
-            }
-            Notice::Stopping => info!("the child says that it is stopping"),
-            Notice::Status(status) => info!(status, "the child says"),
-        }
-    }
-
-    fn tell(&self, event: Event) {
-        let _ = self.see.send(event);
-    }
-
-    fn watch_until_ready(&mut self, probe: Probe) {
-        let (see, limit) = (self.see.clone(), self.timeout);
-        self.check(async move {
-            while probe.look(limit).await.is_err() {
-                pause(Duration::from_millis(100)).await;
-            }
-            let _ = see.send(Event::Ready);
-        });
-    }
-
-    /// The child is up: its health is checked from now on.
-    pub(crate) fn begin_checks(&mut self) {
-        let (see, interval, limit) = (self.see.clone(), self.interval, self.timeout);
-        match self.health.clone() {
-            Health::None => {}
-            Health::Probe(probe) => self.check(async move {
-                loop {
-                    pause(interval).await;
-                    let event = match probe.look(limit).await {
-                        Ok(()) => Event::Healthy,
-                        Err(reason) => {
-                            warn!(%probe, reason, "the child's health check failed");
-                            Event::Unhealthy
-                        }
-                    };
-                    if see.send(event).is_err() {
-                        return;
-                    }
-                }
-            }),
-            // Each interval without a word is a failed check; a word is a passed one.
-            Health::Notify => self.check(async move {
-                loop {
-                    pause(interval).await;
-                    if see.send(Event::Unhealthy).is_err() {
-                        return;
-                    }
-                }
-            }),
-        }
-    }
-
-    /// Whether the child has been heard of within one interval: then a missed beat is none.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.health == Health::Notify
-            && self
-                .alive_at
-                .is_some_and(|at| clock::now().since(at) < self.interval)
-    }
-
-    pub(crate) fn end_checks(&mut self) {
-        if let Some(checks) = self.checks.take() {
-            checks.abort();
-        }
-    }
-
-    fn check(&mut self, checks: impl Future<Output = ()> + Send + 'static) {
-        self.end_checks();
-        self.checks = Some(tokio::spawn(checks));
     }
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
-        self.end_checks();
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use soloist_core::replica::Exit;
 
-async fn pause(length: Duration) {
-    tokio::time::sleep(length).await;
-}
-
-fn command(settings: &Settings, role: &Role<'_>, notify: &NotifySocket) -> Command {
-    let ladder: &Ladder = &settings.policy.ladder;
-    let [program, arguments @ ..] = &settings.command[..] else {
-        unreachable!("the command line has a program");
-    };
-    let seconds = |length: Duration| format!("{}", length.as_secs_f64());
-    let mut command = Command::new(program)
-        .args(arguments)
-        .env("SOLOIST_NAME", &settings.name)
-        .env("SOLOIST_IDENTITY", role.identity.as_str())
-        .env("SOLOIST_TERM", role.term.to_string())
-        .env("SOLOIST_TOKEN", role.token.to_string())
-        .env("SOLOIST_STOP_TIMEOUT", seconds(ladder.child()))
-        .env("SOLOIST_DRAIN_TIMEOUT", seconds(ladder.drain()))
-        .env("NOTIFY_SOCKET", notify.path());
-    if settings.health == Health::Notify {
-        let micros = settings.health_interval.as_micros().to_string();
-        command = command.env("WATCHDOG_USEC", OsString::from(micros));
+    fn life() -> Life {
+        Life::of(&OsString::from("program"))
     }
-    command
+
+    fn started() -> Life {
+        let mut life = life();
+        life.waiting = false;
+        life
+    }
+
+    #[test]
+    fn silence_is_not_emptiness() {
+        assert_eq!(life().hear(None), Heard::Silence);
+        let mut life = started();
+        for event in [
+            Happening::Started { pid: 7 },
+            Happening::GuardLost,
+            Happening::Exited(Exit::Code(0)),
+        ] {
+            let _ = life.hear(Some(event));
+            assert_eq!(life.hear(None), Heard::Silence);
+        }
+    }
+
+    #[test]
+    fn a_guard_that_dies_while_it_waits_is_a_child_that_could_not_be_started() {
+        let mut life = life();
+        let nothing = Heard::Events(Vec::new());
+        assert_eq!(life.hear(Some(Happening::GuardLost)), nothing);
+        let failed = Heard::one(TreeEvent::SpawnFailed(SpawnFailure::System));
+        assert_eq!(life.hear(Some(Happening::Empty)), failed);
+    }
+
+    #[test]
+    fn a_guard_that_dies_later_is_lost_and_its_tree_is_empty_when_it_is() {
+        let mut life = started();
+        let lost = Heard::one(TreeEvent::GuardLost);
+        assert_eq!(life.hear(Some(Happening::GuardLost)), lost);
+        let empty = Heard::one(TreeEvent::Empty);
+        assert_eq!(life.hear(Some(Happening::Empty)), empty);
+    }
+
+    #[test]
+    fn who_was_stopped_before_the_start_is_empty() {
+        let empty = Heard::one(TreeEvent::Empty);
+        assert_eq!(life().hear(Some(Happening::Empty)), empty);
+    }
 }

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use soloist_process::Signal;
+use clap::builder::{BoolishValueParser, Resettable};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use soloist_process::{Signal, StopTo};
 
 use crate::duration::parse as duration;
+use crate::logging::Filter;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
 
@@ -19,20 +21,54 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// What soloist tells its child, too: whoever runs under another soloist does not mean that one's lease.
+const TOLD_TO_CHILDREN: [&str; 2] = ["name", "identity"];
+
+impl Cli {
+    /// Reads the command line and the variables, or ends with what is wrong with them.
+    pub(crate) fn read() -> Self {
+        let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
+        let matches = Self::definition(is_child).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    fn definition(is_child: bool) -> clap::Command {
+        let untold = |run: clap::Command| {
+            let untold =
+                |run: clap::Command, name| run.mut_arg(name, |arg| arg.env(Resettable::Reset));
+            TOLD_TO_CHILDREN.into_iter().fold(run, untold)
+        };
+        match is_child {
+            true => Self::command().mut_subcommand("run", untold),
+            false => Self::command(),
+        }
+    }
+
+    /// The flags' variables.
+    pub(crate) fn variables() -> Vec<OsString> {
+        let command = Self::command();
+        let of = |command: &clap::Command| {
+            let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+            variables.map(OsString::from).collect::<Vec<_>>()
+        };
+        command.get_subcommands().flat_map(of).collect()
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Takes part in the election and, while it leads, runs the program.
     ///
     /// Exit codes: 0 clean; 1 the child had to be killed; 2 bad configuration; 3 the lease store refused us for
-    /// good; 4 --wait ran out; 126 the program cannot be run; 127 it cannot be found; with --once the program's own (128
-    /// and the signal, if one ended it).
+    /// good; 4 --wait ran out; 5 with --once, we were told to stop before the program ran; 6 an internal error; 126 the program
+    /// cannot be run; 127 it cannot be found; with --once the program's own (128 and the signal, if one ended it).
     Run(RunArgs),
 }
 
 /// Durations are written as 15s, 750ms or 1m30s.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The lease's name: the same in all replicas [default: made from the program's name]
+    /// The lease's name: the same in all replicas. Required on Kubernetes [default: made from the program's name]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
     /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes in a Pod, file elsewhere]
@@ -51,8 +87,14 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "SOLOIST_IDENTITY")]
     pub(crate) identity: Option<String>,
     /// Run the program to its end, once; release the lease and exit with its code
-    #[arg(long, env = "SOLOIST_ONCE")]
+    #[arg(long, env = "SOLOIST_ONCE", value_parser = BoolishValueParser::new())]
     pub(crate) once: bool,
+    /// Run the program as this user, by name or number; takes root with CAP_SETUID, CAP_SETGID and CAP_KILL [default: our own]
+    #[arg(long, env = "SOLOIST_USER")]
+    pub(crate) user: Option<String>,
+    /// Run the program in this group, by name or number [default: the user's]
+    #[arg(long, env = "SOLOIST_GROUP")]
+    pub(crate) group: Option<String>,
     /// Give up, with exit code 4, if we have not led after this long
     #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
@@ -120,14 +162,35 @@ pub(crate) struct StopArgs {
     /// From the stop signal until the child's tree is killed [default: grace period - 5s]
     #[arg(long, env = "SOLOIST_STOP_TIMEOUT", value_parser = duration, value_name = "DURATION")]
     pub(crate) stop_timeout: Option<Duration>,
-    /// The signal that asks the child to end
+    /// The signal that asks the child to end. As SIGTERM and SIGINT do, it asks soloist to stop
     #[arg(
         long,
         env = "SOLOIST_STOP_SIGNAL",
         default_value = "TERM",
-        value_name = "SIGNAL"
+        value_name = "SIGNAL",
+        value_parser = crate::signals::can_stop
     )]
     pub(crate) stop_signal: Signal,
+    /// Who gets it; what else is left of the tree gets it when the child itself has ended
+    #[arg(long, env = "SOLOIST_STOP_TO", default_value = "group")]
+    pub(crate) stop_to: StopToArg,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum StopToArg {
+    /// The child's process group
+    Group,
+    /// The child alone, which ends its workers itself
+    Child,
+}
+
+impl From<StopToArg> for StopTo {
+    fn from(to: StopToArg) -> Self {
+        match to {
+            StopToArg::Group => Self::Group,
+            StopToArg::Child => Self::Child,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -242,7 +305,7 @@ pub(crate) struct LogArgs {
         default_value = "info",
         value_name = "FILTER"
     )]
-    pub(crate) log_level: String,
+    pub(crate) log_level: Filter,
     /// Say this often who leads; 0s for never
     #[arg(long, env = "SOLOIST_LOG_STATUS", value_parser = duration, default_value = "1m", value_name = "DURATION")]
     pub(crate) log_status: Duration,
@@ -258,10 +321,23 @@ pub(crate) enum LogFormat {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        Cli::definition(false).debug_assert();
+        Cli::definition(true).debug_assert();
+    }
+
+    #[test]
+    fn every_flag_of_run_has_a_variable() {
+        let variables = Cli::variables();
+        let command = Cli::command();
+        let run = command.find_subcommand("run").unwrap();
+        let flags = run.get_arguments().filter_map(clap::Arg::get_long);
+        for flag in flags.filter(|flag| *flag != "help") {
+            let name = format!("SOLOIST_{}", flag.replace('-', "_").to_uppercase());
+            assert!(variables.contains(&name.clone().into()), "{name}");
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! Looking at a child from outside: a command, a connection, an HTTP answer, gRPC health.
 
 use std::fmt;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use soloist_process::own_child;
+use soloist_process::{OwnChild, own_child};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -114,31 +114,43 @@ async fn exec(command: &str) -> Result<(), String> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .process_group(0);
-    let (mut child, _ours) =
-        own_child(|| shell.spawn(), tokio::process::Child::id).map_err(failed)?;
-    let mut unfinished = Unfinished::group(child.id());
-    let status = child.wait().await.map_err(failed)?;
-    unfinished.0 = None;
+    let started = own_child(|| shell.spawn(), tokio::process::Child::id).map_err(failed)?;
+    let mut check = Check(Some(started));
+    let status = check.wait().await.map_err(failed)?;
     match status.success() {
         true => Ok(()),
         false => Err(format!("the check ended with {status}")),
     }
 }
 
-/// A check that takes too long is killed, with all that it started.
-struct Unfinished(Option<Pid>);
+/// A command that runs. One that takes too long is killed, with all that it started, and stays ours until it is reaped.
+struct Check(Option<(tokio::process::Child, OwnChild)>);
 
-impl Unfinished {
-    fn group(leader: Option<u32>) -> Self {
-        let number = leader.and_then(|pid| i32::try_from(pid).ok());
-        Self(number.and_then(Pid::from_raw))
+impl Check {
+    async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        let status = match &mut self.0 {
+            Some((child, _)) => child.wait().await?,
+            None => return Err(std::io::ErrorKind::NotFound.into()),
+        };
+        self.0 = None;
+        Ok(status)
     }
 }
 
-impl Drop for Unfinished {
+impl Drop for Check {
     fn drop(&mut self) {
-        if let Some(group) = self.0 {
+        let Some((mut child, ours)) = self.0.take() else {
+            return;
+        };
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok());
+        if let Some(group) = group.and_then(Pid::from_raw) {
             let _ = kill_process_group(group, Signal::KILL);
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = child.wait().await;
+                drop(ours);
+            });
         }
     }
 }
@@ -240,6 +252,31 @@ mod tests {
         let slow = Probe::Exec("sleep 60".into());
         let error = slow.look(Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(error, "no answer within 50ms");
+    }
+
+    #[tokio::test]
+    async fn a_command_that_takes_too_long_stays_ours_until_it_is_reaped() {
+        let shell = tokio::process::Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn();
+        let mut check = Check(Some(
+            own_child(|| shell, tokio::process::Child::id).unwrap(),
+        ));
+        let slow = timeout(Duration::from_millis(50), check.wait()).await;
+        assert!(slow.is_err());
+        let pid = check.0.as_ref().and_then(|(child, _)| child.id()).unwrap();
+        assert!(soloist_process::is_own_child(pid));
+        drop(check);
+        assert!(soloist_process::is_own_child(pid), "it is not reaped yet");
+        let gone = async {
+            while soloist_process::is_own_child(pid) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, gone).await.unwrap();
+        let left = std::path::PathBuf::from(format!("/proc/{pid}"));
+        assert!(!left.exists(), "reaped before it was given up");
     }
 
     #[tokio::test]

@@ -1,72 +1,51 @@
-//! `soloist run`: carries events into the replica's table, and its actions out.
+//! `soloist run`: one loop around the replica's machine, [`Node`]. What is decided is decided there.
 
 use std::time::Duration;
 
 use anyhow::Context;
-use soloist_core::election::{Config, Loss};
-use soloist_core::ids::{Identity, InstanceId, PodUid, Term, Token};
-use soloist_core::mutant::Defect;
-use soloist_core::replica::{Action, Event, Replica, SpawnFailure, StateName};
-use soloist_core::time::{Human, Moment};
+use soloist_core::ids::TreeId;
+use soloist_core::node::{Node, Notice, Output, TreeEvent};
+use soloist_core::replica::{Outcome, StateName};
+use soloist_core::time::Moment;
+use soloist_elector::carrier::{Arrival, StoreCarrier};
 use soloist_elector::clock::{self, Timer};
-use soloist_elector::{DriverEvent, default_identity, random};
-use soloist_process::Supervisor;
+use soloist_process::{Signal, Terminal};
 use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
 
-use crate::child::{Child, Role};
+use crate::notices::Log;
 use crate::settings::Settings;
-use crate::signals::{self, Signalled};
-use crate::store::Elections;
+use crate::signals::{Signalled, StopRequests};
+use crate::trees::{Silence, Trees};
 
 /// The exit code when `--wait` has run out.
 const WAITED_IN_VAIN: u8 = 4;
 
-/// Runs until it is told to stop; the exit code.
-pub(crate) async fn run(settings: Settings) -> anyhow::Result<u8> {
-    let signals = signals::listen().context("listening to signals")?;
-    let supervisor = Supervisor::new()?;
-    let instance = InstanceId::from_random(random::bits128()?);
-    let identity = match &settings.identity {
-        Some(identity) => identity.clone(),
-        None => default_identity(instance)?,
-    };
-    let config = Config {
-        identity: identity.clone(),
-        instance,
-        pod: own_pod(),
-        timings: settings.policy.timings,
-        seed: random::bits64()?,
-        defect: Defect::NONE,
-    };
-    info!(name = settings.name, %identity, "{}", settings.ladder_in_words());
-    let elections = Elections::begin(settings.place.clone(), config).await?;
-    let (replica, first) = Replica::new(settings.policy);
-    let runner = Runner {
-        wait_until: settings
-            .wait
-            .map_or(Moment::NEVER, |wait| clock::now() + wait),
-        next_status: next_status(settings.log.log_status),
-        settings,
-        identity,
-        supervisor,
-        elections,
-        signals,
-        replica,
-        child: None,
-        leader: None,
-        exit: None,
-        waited_in_vain: false,
-    };
-    runner.run(first).await
+/// The exit code when the child's tree may live on: it had to be killed, and nobody saw it die.
+const LOST_SIGHT: u8 = 1;
+
+/// So many things that came from the store are heard before time passes.
+const MOST_ARRIVALS: usize = 64;
+
+/// The exit code, when that is told.
+pub(crate) fn waited_in_vain() -> u8 {
+    warn!("we have not led within the time to wait");
+    WAITED_IN_VAIN
 }
 
-/// The Pod that we are alone in: as its first process, in a PID namespace of our own, whatever a former container of
-/// it had started is dead.
-fn own_pod() -> Option<PodUid> {
-    let first = rustix::process::getpid().is_init();
-    let uid = std::env::var("POD_UID").unwrap_or_default();
-    PodUid::new(&uid).filter(|_| first)
+/// One replica, with all that it needs.
+pub(crate) struct Runner {
+    settings: Settings,
+    node: Node,
+    carrier: StoreCarrier,
+    trees: Trees,
+    signals: mpsc::UnboundedReceiver<Signalled>,
+    stop_requests: StopRequests,
+    terminal: Option<Terminal>,
+    log: Log,
+    next_status: Moment,
+    wait_until: Moment,
+    waited_in_vain: bool,
 }
 
 fn next_status(every: Duration) -> Moment {
@@ -76,257 +55,190 @@ fn next_status(every: Duration) -> Moment {
     }
 }
 
-struct Runner {
-    settings: Settings,
-    identity: Identity,
-    supervisor: Supervisor,
-    elections: Elections,
-    signals: mpsc::UnboundedReceiver<Signalled>,
-    replica: Replica,
-    child: Option<Child>,
-    leader: Option<Identity>,
-    next_status: Moment,
-    wait_until: Moment,
-    waited_in_vain: bool,
-    exit: Option<u8>,
-}
-
 enum Woken {
-    Election(Option<DriverEvent>),
-    Child(Event),
-    Signal(Option<Signalled>),
+    Arrival(Arrival),
+    Tree(Result<Option<(TreeId, TreeEvent)>, Silence>),
+    Signal(Signalled),
     Time,
 }
 
 impl Runner {
-    async fn run(mut self, first: Vec<Action>) -> anyhow::Result<u8> {
+    pub(crate) fn new(
+        settings: Settings,
+        node: Node,
+        carrier: StoreCarrier,
+        trees: Trees,
+        signals: mpsc::UnboundedReceiver<Signalled>,
+        wait_until: Moment,
+    ) -> Self {
+        let terminal = Terminal::controlling();
+        Self {
+            node,
+            carrier,
+            trees,
+            signals,
+            stop_requests: StopRequests::new(terminal.is_some()),
+            terminal,
+            log: Log::default(),
+            next_status: next_status(settings.log.log_status),
+            wait_until,
+            waited_in_vain: false,
+            settings,
+        }
+    }
+
+    /// Runs until it is told to stop; the exit code.
+    pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
-        self.act(first).await;
         loop {
-            if let Some(code) = self.exit {
+            if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
-            let deadline = self.replica.next_deadline().unwrap_or(Moment::NEVER);
+            let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
             let wake = deadline.min(self.next_status).min(self.wait_until);
+            // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
-                // A deadline to kill must not wait behind anything.
-                biased;
+                arrival = self.carrier.next() => Woken::Arrival(arrival),
+                event = self.trees.next() => Woken::Tree(event),
+                Some(signal) = self.signals.recv() => Woken::Signal(signal),
                 rung = timer.until(wake) => { rung.context("no timer")?; Woken::Time }
-                signal = self.signals.recv() => Woken::Signal(signal),
-                event = next_of(&mut self.child) => Woken::Child(event),
-                event = self.elections.events.recv() => Woken::Election(event),
             };
+            // Read after waking: a candidate counts from after it saw.
+            let now = clock::now();
             match woken {
-                Woken::Time => self.time().await,
-                Woken::Signal(signal) => self.signalled(signal).await,
-                Woken::Child(event) => self.of_child(event).await,
-                Woken::Election(Some(event)) => self.of_election(event).await,
-                Woken::Election(None) => anyhow::bail!("the election's task has died"),
+                Woken::Arrival(arrival) => self.arrived(now, arrival),
+                Woken::Tree(Ok(None)) => {}
+                Woken::Tree(Ok(Some((tree, event)))) => self.node.handle_tree(now, tree, event),
+                Woken::Tree(Err(Silence)) => return Ok(self.lose_sight()),
+                Woken::Signal(signal) => self.signalled(now, signal),
+                Woken::Time => {}
+            }
+            self.hear_before_time_passes().await;
+            self.pass_time(clock::now());
+        }
+    }
+
+    /// What is known comes before what time alone would do, whatever has woken us: no child is restarted while the
+    /// loss of the lease waits in the queue. Bounded, so that a busy watch does not hold up time.
+    async fn hear_before_time_passes(&mut self) {
+        for _ in 0..MOST_ARRIVALS {
+            if !self.node.is_due(clock::now()) {
+                return;
+            }
+            let Some(arrival) = self.carrier.try_next().await else {
+                return;
+            };
+            // Read after it came, again: a candidate counts from after it saw.
+            self.arrived(clock::now(), arrival);
+        }
+    }
+
+    fn arrived(&mut self, now: Moment, arrival: Arrival) {
+        self.log.arrived(now, &arrival);
+        match arrival {
+            Arrival::Answer { op, answer, .. } => self.node.handle_answer(now, op, answer),
+            Arrival::Change { watch, snapshot } => self.node.handle_watch(now, watch, snapshot),
+            Arrival::WatchEnded { watch, .. } => self.node.handle_watch_broken(now, watch),
+        }
+    }
+
+    fn signalled(&mut self, now: Moment, signal: Signalled) {
+        match signal {
+            Signalled::Stop(signal) if self.stop_requests.is_new(now, signal) => {
+                info!(%signal, "asked to stop");
+                self.node.handle_stop_signal(now);
+            }
+            Signalled::Stop(signal) => debug!(%signal, "belongs to the request to stop"),
+            Signalled::PassOn(signal) if self.is_hang_up(signal) => {
+                info!("the terminal is closed: asked to stop");
+                self.node.handle_stop_signal(now);
+            }
+            Signalled::PassOn(signal) => {
+                if let Some(tree) = self.node.tree() {
+                    debug!(%signal, "passed on to the child");
+                    self.trees.signal(tree, signal);
+                }
             }
         }
     }
 
-    async fn time(&mut self) {
-        let now = clock::now();
-        let before = self.replica.state();
-        let actions = self.replica.handle_timeout(now);
-        self.moved(before);
-        self.act(actions).await;
+    /// Whether it is sent because our terminal was closed, and not by somebody who wants the child to do something.
+    fn is_hang_up(&self, signal: Signal) -> bool {
+        signal == Signal::HUP && self.terminal.as_ref().is_some_and(Terminal::is_closed)
+    }
+
+    fn pass_time(&mut self, now: Moment) {
+        if self.node.is_due(now) {
+            self.node.handle_timeout(now);
+        }
         if now >= self.next_status {
             self.next_status = next_status(self.settings.log.log_status);
-            let leader = self.leader.as_ref().map_or("nobody", Identity::as_str);
-            info!(state = %self.replica.state(), leader, "status");
+            self.log.status(now, &self.node);
         }
         if now >= self.wait_until {
             self.wait_until = Moment::NEVER;
-            if self.replica.state() == StateName::Follower {
-                warn!("we have not led within the time to wait");
+            if self.node.state() == StateName::Follower {
+                waited_in_vain();
                 self.waited_in_vain = true;
-                self.feed(Event::StopSignal).await;
+                self.node.handle_stop_signal(now);
             }
         }
     }
 
-    async fn signalled(&mut self, signal: Option<Signalled>) {
-        match signal {
-            Some(Signalled::Stop(signal)) => {
-                info!(%signal, "asked to stop");
-                self.feed(Event::StopSignal).await;
+    /// Does what there is to do; the exit code, when that is all.
+    async fn carry_out(&mut self) -> Option<u8> {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Store(command) => self.carrier.carry(command),
+                Output::Tree(tree, command) => self.trees.obey(&self.settings, tree, command),
+                Output::Notice(notice) => self.noticed(&notice),
+                Output::Exit(outcome) => return Some(self.exit(outcome)),
             }
-            Some(Signalled::PassOn(signal)) => {
-                if let Some(child) = &self.child {
-                    debug!(%signal, "passed on to the child");
-                    child.tree.signal(signal);
+        }
+        // The write that ends a term or begins one goes first.
+        if self.trees.has_housework() {
+            self.carrier.hand_on().await;
+            self.trees.do_housework(&self.settings);
+        }
+        None
+    }
+
+    fn noticed(&mut self, notice: &Notice) {
+        self.log.notice(notice);
+        match notice {
+            Notice::Elected(_) => self.wait_until = Moment::NEVER,
+            Notice::State {
+                to: StateName::Leader,
+                ..
+            } => {
+                if let Some(tree) = self.node.tree() {
+                    self.trees.begin_checks(tree);
                 }
             }
-            None => {}
-        }
-    }
-
-    async fn of_child(&mut self, event: Event) {
-        let heard = self.child.as_ref().is_some_and(Child::is_heard);
-        match event {
-            Event::Unhealthy if heard => return,
-            Event::TreeEmpty | Event::SpawnFailed(_) => self.child = None,
+            Notice::State {
+                from: StateName::Leader,
+                ..
+            } => self.trees.end_checks(),
             _ => {}
         }
-        self.feed(event).await;
     }
 
-    async fn of_election(&mut self, event: DriverEvent) {
-        let event = match event {
-            DriverEvent::Elected(elected) => {
-                self.wait_until = Moment::NEVER;
-                let (term, token) = (elected.term, elected.token);
-                info!(%term, %token, claim = ?elected.claim, "elected");
-                Event::Elected(elected)
-            }
-            DriverEvent::Extended { valid_until } => Event::Extended(valid_until),
-            DriverEvent::Lost(Loss::Resigned) => {
-                info!(
-                    "the term ends as planned; the lease is kept until nothing is left of the child"
-                );
-                Event::Lost(Loss::Resigned)
-            }
-            DriverEvent::Lost(loss) => {
-                warn!(?loss, "the lease is lost");
-                Event::Lost(loss)
-            }
-            DriverEvent::Left => {
-                info!("the lease is released");
-                Event::Left
-            }
-            DriverEvent::Refused { error } => {
-                error!("{error}");
-                Event::Refused
-            }
-            DriverEvent::Holder(holder) => {
-                match &holder {
-                    Some(leader) => info!(%leader, "the leader is"),
-                    None => info!("nobody leads"),
-                }
-                self.leader = holder;
-                return;
-            }
-            DriverEvent::Answered {
-                request,
-                took,
-                error: Some(error),
-            } => {
-                warn!(request = request.as_str(), took = %Human(took), "{error}");
-                return;
-            }
-            DriverEvent::Answered { error: None, .. } => return,
-            DriverEvent::WatchEnded(ended) => {
-                debug!("{ended}");
-                return;
-            }
+    fn exit(&self, outcome: Outcome) -> u8 {
+        let code = match self.waited_in_vain {
+            true => WAITED_IN_VAIN,
+            false => outcome.code(),
         };
-        self.feed(event).await;
+        info!(?outcome, code, "exiting");
+        code
     }
 
-    async fn feed(&mut self, event: Event) {
-        let before = self.replica.state();
-        let actions = self.replica.handle(clock::now(), event);
-        self.moved(before);
-        self.act(actions).await;
-    }
-
-    fn moved(&mut self, before: StateName) {
-        let after = self.replica.state();
-        if before != after {
-            info!(from = %before, to = %after, "state");
-            if after == StateName::Leader
-                && let Some(child) = &mut self.child
-            {
-                child.begin_checks();
-            }
-            if before == StateName::Leader
-                && let Some(child) = &mut self.child
-            {
-                child.end_checks();
-            }
-        }
-    }
-
-    async fn act(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Stand => self.elections.handle.stand(),
-                Action::Resign => self.elections.handle.resign(),
-                Action::Leave => self.elections.handle.leave(),
-                Action::Spawn {
-                    term,
-                    token,
-                    deadline,
-                } => {
-                    if let Err(failure) = self.spawn(term, token, deadline).await {
-                        Box::pin(self.feed(Event::SpawnFailed(failure))).await;
-                    }
-                }
-                Action::Deadline(deadline) => {
-                    if let Some(child) = &self.child {
-                        child.tree.set_deadline(deadline);
-                    }
-                }
-                Action::StopChild => {
-                    if let Some(child) = &self.child {
-                        let signal = self.settings.stop_signal;
-                        info!(%signal, "asking the child to stop");
-                        child.tree.stop(signal);
-                    }
-                }
-                Action::KillTree => {
-                    if let Some(child) = &self.child {
-                        info!("killing the child's tree");
-                        child.tree.kill();
-                    }
-                }
-                Action::Exit(outcome) => {
-                    let code = match self.waited_in_vain {
-                        true => WAITED_IN_VAIN,
-                        false => outcome.code(),
-                    };
-                    info!(?outcome, code, "exiting");
-                    self.exit = Some(code);
-                }
-            }
-        }
-    }
-
-    async fn spawn(
-        &mut self,
-        term: Term,
-        token: Token,
-        deadline: Moment,
-    ) -> Result<(), SpawnFailure> {
-        let role = Role {
-            identity: &self.identity,
-            term,
-            token,
-        };
-        let child = Child::prepare(&self.supervisor, &self.settings, &role)?;
-        // Whoever would succeed us at once if we died must know of the guard before the child exists.
-        // Nothing else is done meanwhile, so it must not take long.
-        let limit = self.settings.policy.timings.attempt_limit();
-        let naming = self.elections.name_guard(child.tree.guard_pid());
-        let named = match tokio::time::timeout(limit, naming).await {
-            Ok(named) => named,
-            Err(_) => Err(anyhow::anyhow!("no answer within {}", Human(limit))),
-        };
-        if let Err(error) = named {
-            warn!("the guard cannot be named in the lease: {error:#}");
-            return Err(SpawnFailure::System);
-        }
-        child.tree.set_deadline(deadline);
-        self.child = Some(child);
-        Ok(())
-    }
-}
-
-async fn next_of(child: &mut Option<Child>) -> Event {
-    match child {
-        Some(child) => child.next().await,
-        None => std::future::pending().await,
+    /// Nobody knows whether the tree is empty, so nothing may be released: the lease has to run out.
+    fn lose_sight(&mut self) -> u8 {
+        error!(
+            "the task that watched the child's tree has died, so nobody knows what is left of it; its guard is told to kill \
+             it, and the lease is left to run out"
+        );
+        self.trees.kill_all();
+        LOST_SIGHT
     }
 }

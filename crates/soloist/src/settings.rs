@@ -3,35 +3,37 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use soloist_core::backoff::Backoff;
 use soloist_core::ids::Identity;
 use soloist_core::ladder::{Ladder, LadderRequest};
-use soloist_core::mutant::Defect;
 use soloist_core::replica::{OnLoss, OnUnhealthy, Policy, Restarts};
 use soloist_core::time::Human;
 use soloist_core::timings::{Preset, Timings};
 use soloist_elector::kubernetes::Options;
-use soloist_process::Signal;
+use soloist_process::{Signal, StopTo, User};
 
 use crate::cli::{
     Health, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, TimingArgs,
 };
-use crate::store::{Place, StoreChoice, default_path};
+use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) name: String,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     pub(crate) identity: Option<Identity>,
     pub(crate) policy: Policy,
     pub(crate) stop_signal: Signal,
+    pub(crate) stop_to: StopTo,
     pub(crate) ready: Ready,
     pub(crate) health: Health,
     pub(crate) health_interval: Duration,
     pub(crate) health_timeout: Duration,
     pub(crate) wait: Option<Duration>,
+    /// Whom the child becomes.
+    pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
     pub(crate) command: Vec<OsString>,
 }
@@ -40,9 +42,15 @@ impl TryFrom<RunArgs> for Settings {
     type Error = anyhow::Error;
 
     fn try_from(args: RunArgs) -> anyhow::Result<Self> {
-        let name = match args.name {
-            Some(name) => name,
-            None => name_of(&args.command[0]),
+        let store = args.store.unwrap_or_else(StoreChoice::fitting);
+        let name = match (args.name, &store) {
+            (Some(name), _) => name,
+            (None, StoreChoice::File(_)) => name_of(&args.command[0]),
+            (None, StoreChoice::Kubernetes) => bail!(
+                "on Kubernetes the lease needs a name, the same in all replicas and no other program's in the namespace: give \
+                 --name, or set SOLOIST_NAME (here, for example, --name {})",
+                name_of(&args.command[0])
+            ),
         };
         let timings = timings(&args.timings)?;
         let ladder = Ladder::try_new(LadderRequest {
@@ -83,11 +91,11 @@ impl TryFrom<RunArgs> for Settings {
                 OnUnhealthyArg::StepDown => OnUnhealthy::StepDown,
             },
             cool_down: args.health.cool_down,
+            first_process: rustix::process::getpid().is_init(),
             once: args.once,
-            defect: Defect::NONE,
         };
-        let place = match args.store.unwrap_or_else(StoreChoice::fitting) {
-            StoreChoice::File(path) => Place::File(path.unwrap_or_else(|| default_path(&name))),
+        let location = match store {
+            StoreChoice::File(path) => Location::File(path.unwrap_or_else(|| default_path(&name))),
             StoreChoice::Kubernetes => {
                 let mut options = Options::lease(&name);
                 if let Some(namespace) = args.namespace {
@@ -99,15 +107,21 @@ impl TryFrom<RunArgs> for Settings {
                 if let Some(context) = args.context {
                     options = options.context(context);
                 }
-                Place::Kubernetes(options)
+                Location::Kubernetes(options)
             }
         };
+        let user = match (&args.user, &args.group) {
+            (None, None) => None,
+            (user, group) => Some(User::find(user.as_deref(), group.as_deref())?),
+        };
         Ok(Self {
+            user,
             name,
-            place,
+            location,
             identity,
             policy,
             stop_signal: args.stopping.stop_signal,
+            stop_to: args.stopping.stop_to.into(),
             ready: args.health.ready,
             health: args.health.health,
             health_interval: args.health.health_interval,
@@ -219,6 +233,8 @@ mod tests {
             (["--ready", "sometimes"], "is not a probe"),
             (["--store", "redis"], "is not a store"),
             (["--wait", "10"], "is not a duration"),
+            (["--store", "kubernetes"], "needs a name"),
+            (["--log-level", "inof"], "says not what is to be logged"),
         ] {
             let error = format!("{:#}", settings(&flags).unwrap_err());
             assert!(error.contains(reason), "{flags:?}: {error}");

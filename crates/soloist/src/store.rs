@@ -1,16 +1,20 @@
-//! Which store, and the driver of the election on it.
+//! Which store, and the way to it.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::pin::Pin;
 use std::str::FromStr;
+use std::time::Duration;
+use std::{env, fmt, fs};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use rustix::process::geteuid;
-use soloist_core::election::Config;
+use soloist_core::time::Human;
+use soloist_core::timings::Timings;
 use soloist_elector::file::{FileStore, ProcessRef};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
-use soloist_elector::{Driver, DriverEvent, DriverHandle};
-use tokio::sync::mpsc;
+use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
+use tokio::time::timeout;
 
 /// What `--store` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,64 +50,87 @@ impl StoreChoice {
 
 /// Where the lease is.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     Kubernetes(Options),
     File(PathBuf),
 }
 
-/// The user's own folder for what lives as long as the machine runs.
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kubernetes(_) => write!(f, "kubernetes"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// One path for all sessions of a user, whether they come from a login, from cron or from a service with folders of its own for
+/// temporary files. The runtime folder (`$XDG_RUNTIME_DIR`) is not that: cron has none, and it goes with the last login.
 pub(crate) fn default_path(name: &str) -> PathBuf {
-    let folder = match env::var_os("XDG_RUNTIME_DIR") {
-        Some(folder) if Path::new(&folder).is_absolute() => PathBuf::from(folder).join("soloist"),
-        _ => env::temp_dir().join(format!("soloist-{}", geteuid().as_raw())),
+    let user = geteuid();
+    let folder = match own_home(user.as_raw()) {
+        _ if user.is_root() => PathBuf::from("/run/soloist"),
+        Some(home) => home.join(".local/state/soloist"),
+        // Users of services, and of containers.
+        None => env::temp_dir().join(format!("soloist-{}", user.as_raw())),
     };
     folder.join(name)
 }
 
-/// The election under way, and what the store must know of our processes.
-pub(crate) struct Elections {
-    pub(crate) handle: DriverHandle,
-    pub(crate) events: mpsc::Receiver<DriverEvent>,
-    file: Option<FileStore>,
+fn own_home(user: u32) -> Option<PathBuf> {
+    let home = PathBuf::from(env::var_os("HOME")?);
+    let is_own = fs::metadata(&home).is_ok_and(|meta| meta.is_dir() && meta.uid() == user);
+    (home.is_absolute() && is_own).then_some(home)
 }
 
-impl Elections {
-    pub(crate) async fn begin(place: Place, config: Config) -> anyhow::Result<Self> {
-        match place {
-            Place::Kubernetes(options) => {
-                let store = KubernetesStore::connect(options).await?;
-                let (handle, events) = Driver::spawn(store, config)?;
-                let file = None;
-                Ok(Self {
-                    handle,
-                    events,
-                    file,
-                })
+/// The way to the lease.
+pub(crate) async fn connect(
+    location: Location,
+    timings: &Timings,
+) -> anyhow::Result<(StoreCarrier, GuardNames)> {
+    let limit = timings.attempt_limit();
+    let names = |store| GuardNames { store, limit };
+    match location {
+        Location::Kubernetes(options) => {
+            let store = KubernetesStore::connect(options).await?;
+            Ok((StoreCarrier::new(store, limit), names(None)))
+        }
+        Location::File(path) => {
+            let store = FileStore::open(&path)
+                .with_context(|| format!("the lease file {}", path.display()))?;
+            // What is no lease now will not become one: there is nobody who would give us a right to it later.
+            // (A lock that somebody holds is the election's to wait for.)
+            if let Ok(Err(error @ StoreError::Refused(_))) = timeout(limit, store.read()).await {
+                return Err(error.into());
             }
-            Place::File(path) => {
-                let store = FileStore::open(&path)
-                    .with_context(|| format!("the lease file {}", path.display()))?;
-                let (handle, events) = Driver::spawn(store.clone(), config)?;
-                let file = Some(store);
-                Ok(Self {
-                    handle,
-                    events,
-                    file,
-                })
-            }
+            Ok((StoreCarrier::new(store.clone(), limit), names(Some(store))))
         }
     }
+}
 
-    /// Names the guard, so that nobody succeeds us while it lives. To be called before the child exists.
-    pub(crate) async fn name_guard(&self, guard: u32) -> anyhow::Result<()> {
-        let Some(store) = &self.file else {
-            return Ok(());
-        };
-        let processes = [std::process::id(), guard].map(ProcessRef::of);
-        let processes: Result<Vec<_>, _> = processes.into_iter().collect();
-        let processes = processes.context("reading /proc")?;
-        store.set_processes(processes).await?;
-        Ok(())
+/// A guard that is being named.
+pub(crate) type Naming = Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
+
+/// Whoever would succeed us at once if we died must know of the guard before the child exists. Only on one machine
+/// can a death be seen, so only a file needs it.
+pub(crate) struct GuardNames {
+    store: Option<FileStore>,
+    limit: Duration,
+}
+
+impl GuardNames {
+    /// Names the guard, so that nobody succeeds us while it lives. `None` if there is no need.
+    pub(crate) fn name(&self, guard: u32) -> Option<Naming> {
+        let (store, limit) = (self.store.clone()?, self.limit);
+        Some(Box::pin(async move {
+            let processes = [std::process::id(), guard].map(ProcessRef::of);
+            let processes: Result<Vec<_>, _> = processes.into_iter().collect();
+            let processes = processes.context("reading /proc")?;
+            match timeout(limit, store.set_processes(processes)).await {
+                Ok(named) => Ok(named?),
+                Err(_) => bail!("no answer within {}", Human(limit)),
+            }
+        }))
     }
 }
 

@@ -1,15 +1,26 @@
 //! systemd's notify protocol, the child's side.
 
-use std::os::unix::net::UnixDatagram;
+use std::ffi::OsStr;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::time::Duration;
 
 pub(crate) fn say(message: &str) {
-    let path = std::env::var_os("NOTIFY_SOCKET").expect("NOTIFY_SOCKET");
+    connected().send(message.as_bytes()).expect("a listener");
+}
+
+fn connected() -> UnixDatagram {
+    let name = std::env::var_os("NOTIFY_SOCKET").expect("NOTIFY_SOCKET");
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path)),
+    };
     let socket = UnixDatagram::unbound().expect("a socket");
+    let address = address.expect("an address");
+    socket.connect_addr(&address).expect("a listener");
     socket
-        .send_to(message.as_bytes(), path)
-        .expect("a listener");
 }
 
 /// Says that all is well until it is to be silent.
@@ -19,4 +30,11 @@ pub(crate) async fn beat(folder: String, every: Duration) {
         say("WATCHDOG=1");
         tokio::time::sleep(every).await;
     }
+}
+
+/// Talks without a pause, as fast as it is listened to.
+pub(crate) fn flood() {
+    let socket = connected();
+    // Until nobody listens any more.
+    while socket.send(b"WATCHDOG=1").is_ok() {}
 }

@@ -44,13 +44,20 @@ struct Plan {
     ready: bool,
     /// Says WATCHDOG=1 this often, until the folder has a file `silent`.
     watchdog: Option<u64>,
+    /// Says WATCHDOG=1 all the time.
+    flood: bool,
+    /// Writes its whole environment to `FOLDER/env`.
+    env: bool,
+    /// Says so many times how it is.
+    chatter: u64,
     /// Ends by itself after this long, see `code` and `signal`.
     after: Option<u64>,
     code: i32,
     signal: Option<i32>,
     /// Copies one line from stdin to stdout.
     copy: bool,
-    /// The process between the child and its daemon, and the daemon.
+    /// The process between the child and its daemon, and the daemon; one that says READY=1 for the child and ends; a name
+    /// server that never answers.
     role: Option<&'static str>,
 }
 
@@ -65,12 +72,17 @@ impl Plan {
             "daemon" => self.daemon = true,
             "ready" => self.ready = true,
             "watchdog" => self.watchdog = Some(value),
+            "flood" => self.flood = true,
+            "env" => self.env = true,
+            "chatter" => self.chatter = value,
             "after" => self.after = Some(value),
             "code" => self.code = small,
             "signal" => self.signal = Some(small),
             "copy" => self.copy = true,
             "between" => self.role = Some("between"),
             "detached" => self.role = Some("detached"),
+            "messenger" => self.role = Some("messenger"),
+            "nameserver" => self.role = Some("nameserver"),
             _ => exit(64),
         }
         self
@@ -87,6 +99,13 @@ async fn live(journal: &Journal, folder: &str, plan: &Plan) {
             again(folder, "detached");
             return;
         }
+        Some("messenger") => return notify::say("READY=1"),
+        Some("nameserver") => {
+            let _socket = std::net::UdpSocket::bind("127.0.0.1:53").expect("port 53");
+            std::fs::write(std::path::Path::new(folder).join("nameserver"), "").expect("a file");
+            tokio::time::sleep(LIFETIME).await;
+            return;
+        }
         Some(_) => {
             journal.write("detached", "");
             tokio::time::sleep(LIFETIME).await;
@@ -95,6 +114,12 @@ async fn live(journal: &Journal, folder: &str, plan: &Plan) {
         None => {}
     }
     let lock = Lock::take(folder);
+    if plan.env {
+        let all: String = std::env::vars()
+            .map(|(name, value)| format!("{name}={value}\n"))
+            .collect();
+        std::fs::write(std::path::Path::new(folder).join("env"), all).expect("a file");
+    }
     journal.write("start", &variables());
     if plan.daemon {
         let mut between = again(folder, "between");
@@ -114,6 +139,13 @@ async fn live(journal: &Journal, folder: &str, plan: &Plan) {
             folder.to_owned(),
             Duration::from_millis(every),
         ));
+    }
+    if plan.flood {
+        std::thread::spawn(notify::flood);
+    }
+    if plan.chatter > 0 {
+        (0..plan.chatter).for_each(|number| notify::say(&format!("STATUS=at {number}")));
+        journal.write("said", "");
     }
     let end = plan.after.map_or(LIFETIME, Duration::from_millis);
     let end = tokio::time::Instant::now() + end;
@@ -159,14 +191,14 @@ fn die(plan: &Plan) -> ! {
 /// What soloist tells its child.
 fn variables() -> String {
     let mut told = String::new();
-    for name in ["NAME", "STOP_TIMEOUT", "DRAIN_TIMEOUT"] {
+    for name in ["NAME", "STOP_SECONDS", "DRAIN_SECONDS"] {
         let value = std::env::var(format!("SOLOIST_{name}")).unwrap_or_default();
         told += &format!(" {}={value}", name.to_lowercase());
     }
     told
 }
 
-struct Signals([(&'static str, Signal); 4]);
+struct Signals([(&'static str, Signal); 5]);
 
 impl Signals {
     fn listen() -> Self {
@@ -176,18 +208,20 @@ impl Signals {
                 ("HUP", SignalKind::hangup()),
                 ("USR1", SignalKind::user_defined1()),
                 ("USR2", SignalKind::user_defined2()),
+                ("RTMIN+3", SignalKind::from_raw(37)),
             ]
             .map(|(name, kind)| (name, signal(kind).expect("a signal"))),
         )
     }
 
     async fn next(&mut self) -> &'static str {
-        let [term, hup, usr1, usr2] = &mut self.0;
+        let [term, hup, usr1, usr2, real_time] = &mut self.0;
         tokio::select! {
             _ = term.1.recv() => term.0,
             _ = hup.1.recv() => hup.0,
             _ = usr1.1.recv() => usr1.0,
             _ = usr2.1.recv() => usr2.0,
+            _ = real_time.1.recv() => real_time.0,
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Three replicas of one program, each with its own way to the API server, and a journal of what their children did.
 
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding};
+use kube::Api;
+use kube::api::{DeleteParams, ListParams};
 use testbed::{Account, ControlPlane, Link, shared};
 use tokio::time::{Instant, sleep};
 
@@ -91,6 +96,8 @@ pub(crate) struct Group {
     timings: [&'static str; 3],
     pub(crate) drain_seconds: u32,
     pub(crate) kind: Kind,
+    /// The token comes from a command that takes so long, and is good for 10 s.
+    pub(crate) plugin_seconds: Option<u32>,
     pub(crate) links: Vec<Link>,
     replicas: Vec<Child>,
 }
@@ -111,16 +118,58 @@ impl Group {
             timings,
             drain_seconds: 0,
             kind: Kind::Obeys,
+            plugin_seconds: None,
             links: (0..3).map(|_| plane.link().unwrap()).collect(),
             replicas: Vec::new(),
         })
     }
 
+    /// Takes all rights away.
+    pub(crate) async fn forbid(&self) {
+        let client = self.plane.admin_client().await.unwrap();
+        let bindings: Api<RoleBinding> = Api::namespaced(client, &self.namespace);
+        let (how, all) = (DeleteParams::default(), ListParams::default());
+        bindings.delete_collection(&how, &all).await.unwrap();
+    }
+
+    /// Gives the least rights that work.
+    pub(crate) async fn allow(&self) {
+        let allowed = self
+            .plane
+            .allow_lease(&self.namespace, LEASE, Account::User(USER));
+        allowed.await.unwrap();
+    }
+
+    pub(crate) async fn allow_without_watch(&self) {
+        let rule = |verbs: &[&str]| PolicyRule {
+            api_groups: Some(vec!["coordination.k8s.io".into()]),
+            resources: Some(vec!["leases".into()]),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            ..PolicyRule::default()
+        };
+        let rules = vec![rule(&["create", "get", "list", "update"])];
+        let allowed = self
+            .plane
+            .allow(&self.namespace, Account::User(USER), rules);
+        allowed.await.unwrap();
+    }
+
+    pub(crate) fn has_exited(&mut self, replica: usize) -> bool {
+        self.replicas[replica].try_wait().unwrap().is_some()
+    }
+
+    /// Starts one more replica.
+    pub(crate) fn start_next(&mut self) -> usize {
+        let replica = self.replicas.len();
+        let process = self.start(replica);
+        self.replicas.push(process);
+        replica
+    }
+
     /// Starts all three; who leads, and its child's start.
     pub(crate) async fn start_all(&mut self) -> (usize, Event) {
-        for replica in 0..3 {
-            let child = self.start(replica);
-            self.replicas.push(child);
+        for _ in 0..3 {
+            self.start_next();
         }
         let patience = Duration::from_secs(30);
         let first = self.await_event(patience, Event::is_start).await;
@@ -143,6 +192,10 @@ impl Group {
             .plane
             .kubeconfig(USER, Some(&self.links[replica]))
             .unwrap();
+        let kubeconfig = match self.plugin_seconds {
+            Some(seconds) => self.with_plugin(&kubeconfig, seconds),
+            None => kubeconfig,
+        };
         let [lease, renew, retry] = self.timings;
         Command::new(env!("CARGO_BIN_EXE_soloist"))
             .args(["run", "--store", "kubernetes", "--name", LEASE])
@@ -164,6 +217,36 @@ impl Group {
             .unwrap()
     }
 
+    fn with_plugin(&self, kubeconfig: &Path, seconds: u32) -> PathBuf {
+        let text = fs::read_to_string(kubeconfig).unwrap();
+        let (rest, token) = text.rsplit_once("    token: ").unwrap();
+        let plugin = self.folder.path().join("plugin");
+        let runs = self.folder.path().join("plugin-runs");
+        let script = format!(
+            r#"#!/bin/sh
+echo run >>{}
+sleep {seconds}
+printf '{{"kind":"ExecCredential","status":{{"token":"{}","expirationTimestamp":"%s"}}}}' $(date -u -d '+10 seconds' +%Y-%m-%dT%H:%M:%SZ)
+"#,
+            runs.display(),
+            token.trim()
+        );
+        fs::write(&plugin, script).unwrap();
+        fs::set_permissions(&plugin, fs::Permissions::from_mode(0o700)).unwrap();
+        let exec = format!(
+            "    exec: {{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, command: {}}}\n",
+            plugin.display()
+        );
+        let path = self.folder.path().join("kubeconfig");
+        fs::write(&path, format!("{rest}{exec}")).unwrap();
+        path
+    }
+
+    pub(crate) fn plugin_runs(&self) -> usize {
+        let runs = fs::read_to_string(self.folder.path().join("plugin-runs"));
+        runs.unwrap_or_default().lines().count()
+    }
+
     fn journal(&self) -> PathBuf {
         self.folder.path().join("journal")
     }
@@ -172,7 +255,7 @@ impl Group {
         self.folder.path().join(format!("r{replica}.log"))
     }
 
-    fn log(&self, replica: usize) -> String {
+    pub(crate) fn log(&self, replica: usize) -> String {
         fs::read_to_string(self.log_path(replica)).unwrap_or_default()
     }
 
@@ -204,6 +287,42 @@ impl Group {
         let deadline = Instant::now() + patience;
         while !self.log(replica).contains(text) {
             assert!(Instant::now() < deadline, "no {text:?}: {}", self.story());
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Waits until the lease has no holder; whoever released it may not know it yet.
+    pub(crate) async fn await_free(&self, patience: Duration) {
+        let client = self.plane.client(USER, None).await.unwrap();
+        let leases: Api<Lease> = Api::namespaced(client, &self.namespace);
+        let deadline = Instant::now() + patience;
+        loop {
+            let lease = leases.get(LEASE).await.unwrap();
+            let holder = lease.spec.and_then(|spec| spec.holder_identity);
+            if holder.is_none_or(|holder| holder.is_empty()) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "it is held: {}", self.story());
+        }
+    }
+
+    /// The processes that this replica has started and that are there now.
+    pub(crate) fn processes_of(&self, replica: usize) -> Vec<u32> {
+        let pid = self.replicas[replica].id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        let children = children.unwrap_or_default();
+        let pids = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        pids.collect()
+    }
+
+    /// Waits until the replica has started a process; which.
+    pub(crate) async fn await_process_of(&self, replica: usize, patience: Duration) -> u32 {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(pid) = self.processes_of(replica).first() {
+                return *pid;
+            }
+            assert!(Instant::now() < deadline, "no process: {}", self.story());
             sleep(LOOK).await;
         }
     }

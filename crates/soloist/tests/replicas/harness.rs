@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
@@ -14,7 +15,7 @@ pub(crate) use testbed::programs::{is_alive, send, wait_for};
 
 use crate::place::{LEASE, Place};
 
-const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
 pub(crate) const CHILD: &str = env!("CARGO_BIN_EXE_soloist-test-child");
 
 /// Long enough for a loaded machine; a test that waits this long has failed.
@@ -40,6 +41,8 @@ impl Group {
             .tempdir_in("/dev/shm")
             .or_else(|_| tempfile::tempdir())
             .unwrap();
+        // As a runtime folder is that root's children can use, whoever they become.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
         Self {
             place: Place::new(folder.path()),
             folder,
@@ -69,7 +72,10 @@ impl Group {
             }
         }
         // Who is killed leaves things behind; they go with the folder.
-        command.arg("run").env("TMPDIR", self.folder.path());
+        command
+            .arg("run")
+            .env("TMPDIR", self.folder.path())
+            .env("XDG_RUNTIME_DIR", self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
@@ -85,21 +91,53 @@ impl Group {
         command
     }
 
-    /// Starts a replica whose child has this plan.
-    pub(crate) fn start(&mut self, identity: &str, flags: &[&str], plan: &[&str]) -> usize {
+    /// The command of a replica whose child has this plan.
+    pub(crate) fn child(&self, identity: &str, flags: &[&str], plan: &[&str]) -> Command {
         let mut command = self.soloist(identity, flags);
         command
             .arg("--")
             .arg(CHILD)
             .arg(self.folder.path())
             .args(plan);
+        command
+    }
+
+    /// Starts a replica whose child has this plan.
+    pub(crate) fn start(&mut self, identity: &str, flags: &[&str], plan: &[&str]) -> usize {
+        let mut command = self.child(identity, flags, plan);
         self.spawn(identity, &mut command)
+    }
+
+    /// The same command, run by this program, which takes it as its last arguments.
+    pub(crate) fn under(by: &[&str], command: &Command) -> Command {
+        let mut wrapped = Command::new(by[0]);
+        wrapped.args(&by[1..]).arg(command.get_program());
+        wrapped.args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => wrapped.env(name, value),
+                None => wrapped.env_remove(name),
+            };
+        }
+        wrapped.stdin(Stdio::null()).stdout(Stdio::null());
+        wrapped
     }
 
     /// Starts a replica from a whole command.
     pub(crate) fn spawn(&mut self, identity: &str, command: &mut Command) -> usize {
-        let log = self.path(&format!("{}-{identity}.log", self.replicas.len()));
-        command.stderr(File::create(&log).unwrap());
+        let log = self.log_path(identity);
+        command.stderr(File::create(log).unwrap());
+        self.spawn_as_it_is(identity, command)
+    }
+
+    /// The log of the next replica.
+    fn log_path(&self, identity: &str) -> PathBuf {
+        self.path(&format!("{}-{identity}.log", self.replicas.len()))
+    }
+
+    /// Starts a replica whose log goes where the command says.
+    pub(crate) fn spawn_as_it_is(&mut self, identity: &str, command: &mut Command) -> usize {
+        let log = self.log_path(identity);
         self.replicas.push(Replica {
             identity: identity.to_owned(),
             process: command.spawn().unwrap(),
@@ -244,13 +282,26 @@ impl Replica {
         })
     }
 
-    /// Until then a SIGTERM ends it as it would end any program. The first line of the log comes after that.
+    /// The first line of the log has come.
     pub(crate) fn wait_listening(&self) {
         self.wait_log("a lost lease leaves");
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.process.id(), signal);
+    }
+
+    /// The first child of its process.
+    pub(crate) fn child(&self) -> u32 {
+        let pid = self.process.id();
+        wait_for("a process below it", LIMIT, || {
+            let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+            list.ok()?.split_whitespace().next()?.parse().ok()
+        })
     }
 
     /// What was piped to it.

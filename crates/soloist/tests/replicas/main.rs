@@ -4,11 +4,23 @@
 
 mod child;
 mod detector;
+mod early;
 mod faults;
+mod guard;
+mod hardened;
 mod harness;
+mod leaving;
+mod log;
 mod loss;
+mod namespaces;
+mod notify;
 mod once;
 mod place;
+mod privileges;
 mod settings;
+mod starting;
+mod status;
 mod stop;
+mod terminal;
 mod up;
+mod variables;

@@ -75,3 +75,13 @@ fn a_stop_in_between_gives_what_the_program_makes_of_it() {
     assert_eq!(group.replica(replica).exit_code(), 0);
     group.wait_event("drained", "r0");
 }
+
+#[test]
+fn who_is_told_to_stop_before_it_ran_anything_gives_5() {
+    let mut group = Group::new();
+    group.lead("r0", &[], &[]);
+    let standby = group.follow("r1", &["--once"], &[]);
+    group.replica(standby).signal(Signal::TERM);
+    assert_eq!(group.replica(standby).exit_code(), 5);
+    assert!(group.running().is_some_and(|child| child.identity == "r0"));
+}

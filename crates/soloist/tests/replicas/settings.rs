@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use crate::harness::{CHILD, Group};
+use crate::namespaces;
 
 #[test]
 fn flags_that_do_not_fit_together_give_2_and_the_reason() {
@@ -15,12 +18,16 @@ fn flags_that_do_not_fit_together_give_2_and_the_reason() {
         (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
         (["--nonsense", "1"], "--nonsense"),
         (["--identity", "a b"], "contains ' '"),
+        (["--log-level", "inof"], "says not what is to be logged"),
+        (["--store", "kubernetes"], "needs a name"),
     ] {
         let mut group = Group::new();
         let mut command = group.bare();
         let lease = format!("file:{}", group.path("lease").display());
-        command.args(["--store", &lease]).args(flags);
-        let replica = group.spawn("r0", command.args(["--", "true"]));
+        if flags[0] != "--store" {
+            command.args(["--store", &lease]);
+        }
+        let replica = group.spawn("r0", command.args(flags).args(["--", "true"]));
         assert_eq!(group.replica(replica).exit_code(), 2, "{flags:?}");
         let log = group.replica(replica).log();
         assert!(log.contains(reason), "{flags:?}: {log}");
@@ -52,6 +59,20 @@ fn a_file_that_is_no_lease_gives_3_and_is_left_as_it_is() {
 }
 
 #[test]
+fn a_lock_that_somebody_holds_does_not_keep_a_replica_from_stopping() {
+    if !crate::place::is_a_file() {
+        return;
+    }
+    let mut group = Group::new();
+    let lock = fs::File::create(group.path("lease.lock")).unwrap();
+    lock.lock().unwrap();
+    let replica = group.start("r0", &[], &[]);
+    group.replica(replica).wait_listening();
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
 fn a_place_where_no_folder_can_be_gives_3_and_says_which() {
     let mut group = Group::new();
     fs::write(group.path("file"), "").unwrap();
@@ -76,22 +97,51 @@ fn a_folder_that_cannot_be_written_gives_3_and_says_which() {
     assert!(log.contains("cannot make the folder /sys/soloist"), "{log}");
 }
 
-#[test]
-fn without_any_flag_it_just_runs() {
-    let mut group = Group::new();
-    let mut command = group.bare();
+/// As an ordinary user, in a session with these folders of its own.
+fn session(group: &Group, own: &str) -> Command {
+    let bare = group.bare();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-user=1000", "--map-group=1000"]);
+    command.arg(bare.get_program()).args(bare.get_args());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SOLOIST_") {
+            command.env_remove(name);
+        }
+    }
+    fs::create_dir(group.path(own)).unwrap();
     command
         .arg("--")
         .arg(CHILD)
         .arg(group.path(""))
-        .env("XDG_RUNTIME_DIR", group.path(""))
+        .env("HOME", group.path(""))
+        .env("TMPDIR", group.path(own))
+        .env("XDG_RUNTIME_DIR", group.path(own))
         .env_remove("KUBERNETES_SERVICE_HOST");
-    let replica = group.spawn("r0", &mut command);
+    command
+}
+
+#[test]
+fn without_any_flag_it_just_runs_and_all_sessions_of_a_user_share_the_lease() {
+    let mut group = Group::new();
+    if !namespaces::are_there(&["--user"]) {
+        return;
+    }
+    let mut login = session(&group, "login");
+    let login = group.spawn("login", &mut login);
     let start = &group.wait_many("start", 1)[0];
     assert!(!start.identity.is_empty());
-    assert!(group.path("soloist/soloist-test-child").exists());
-    group.replica(replica).signal(rustix::process::Signal::TERM);
-    assert_eq!(group.replica(replica).exit_code(), 0);
+    let path = group.path(".local/state/soloist/soloist-test-child");
+    assert!(path.exists());
+    let log = group.replica(login).log();
+    let first = log.lines().next().unwrap_or_default();
+    let said = format!("store=file:{}", path.display());
+    assert!(first.contains(&said), "{first}");
+    let mut cron = session(&group, "cron");
+    let cron = group.spawn("cron", cron.env_remove("XDG_RUNTIME_DIR"));
+    group.replica(cron).wait_log("the leader is");
+    group.replica(login).signal(Signal::TERM);
+    assert_eq!(group.replica(login).exit_code(), 0);
+    group.wait_many("start", 2);
 }
 
 #[test]
@@ -120,9 +170,9 @@ fn a_child_is_told_who_and_when_it_is() {
     let (first, start) = group.lead("r0", &[], &[]);
     assert_eq!(start.identity, "r0");
     assert!(start.token > 0);
-    let told = ["name=test", "stop_timeout=10", "drain_timeout=5"];
+    let told = ["name=test", "stop_seconds=10", "drain_seconds=5"];
     assert_eq!(start.rest, told);
-    group.replica(first).signal(rustix::process::Signal::TERM);
+    group.replica(first).signal(Signal::TERM);
     assert_eq!(group.replica(first).exit_code(), 0);
     let (_, second) = group.lead("r1", &[], &[]);
     assert!(second.term > start.term);
@@ -146,4 +196,34 @@ fn a_child_has_the_standard_streams() {
     assert_eq!(group.replica(replica).exit_code(), 0);
     let copied = fs::read_to_string(group.path("stdout")).unwrap();
     assert_eq!(copied, "as it is\n");
+}
+
+#[test]
+fn a_flags_variable_may_say_yes_in_the_usual_ways() {
+    for (yes, code) in [("1", 7), ("true", 7), ("yes", 7), ("perhaps", 2)] {
+        let mut group = Group::new();
+        let mut command = group.soloist("r0", &[]);
+        command.env("SOLOIST_ONCE", yes);
+        let replica = group.spawn("r0", command.args(["--", "sh", "-c", "exit 7"]));
+        assert_eq!(group.replica(replica).exit_code(), code, "{yes}");
+    }
+}
+
+#[test]
+fn a_proc_that_is_not_ours_is_an_internal_error_with_its_own_code() {
+    let mut group = Group::new();
+    let flags = ["--user", "--map-root-user", "--pid", "--fork"];
+    if !namespaces::are_there(&flags) {
+        return;
+    }
+    let bare = group.soloist("r0", &[]);
+    let mut command = Command::new("unshare");
+    command
+        .args(flags)
+        .arg(bare.get_program())
+        .args(bare.get_args());
+    let replica = group.spawn("r0", command.args(["--", "true"]));
+    assert_eq!(group.replica(replica).exit_code(), 6);
+    let log = group.replica(replica).log();
+    assert!(log.contains("/proc"), "{log}");
 }

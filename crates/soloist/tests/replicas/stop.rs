@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Group, lease};
+use crate::harness::{Group, LIMIT, lease, wait_for};
 
 const PATIENT: [&str; 2] = ["--grace-period", "20s"];
 /// Stop timeout 3 s.
@@ -57,15 +57,60 @@ fn a_child_that_ignores_the_signal_is_killed_at_the_stop_timeout() {
 }
 
 #[test]
-fn what_a_child_has_detached_is_killed_at_the_stop_timeout() {
-    let mut group = Group::with(&HASTY);
+fn what_a_child_has_detached_does_not_hold_a_handover_for_the_whole_stop_timeout() {
+    let mut group = Group::with(&PATIENT);
     let (old, _) = group.lead("r0", &[], &["daemon"]);
+    let detached = group.wait_event("detached", "r0");
+    group.follow("r1", &[], &[]);
+    let asked = Instant::now();
+    group.replica(old).signal(Signal::TERM);
+    assert_eq!(
+        group.replica(old).exit_code(),
+        0,
+        "the child ended in order"
+    );
+    assert!(asked.elapsed() < Duration::from_secs(6), "not 15 s");
+    detached.wait_dead();
+    group.wait_start("r1");
+}
+
+#[test]
+fn what_a_child_has_detached_is_killed_at_the_stop_timeout_if_that_is_shorter() {
+    let mut group = Group::with(&HASTY);
+    let (old, child) = group.lead("r0", &[], &["daemon", "deaf"]);
     let detached = group.wait_event("detached", "r0");
     group.follow("r1", &[], &[]);
     group.replica(old).signal(Signal::TERM);
     assert_eq!(group.replica(old).exit_code(), 1);
+    child.wait_dead();
     detached.wait_dead();
     group.wait_start("r1");
+}
+
+#[test]
+fn the_stop_signal_can_go_to_the_child_alone() {
+    let workers = "trap 'echo asked; sleep 1; kill -9 $(cat worker); wait; echo over; exit 0' TERM; \
+                   sh -c 'trap \"echo worker asked\" TERM; echo $$ >worker; while :; do sleep 0.1; done' & \
+                   while :; do sleep 0.1; done";
+    for (to, heard) in [("child", false), ("group", true)] {
+        let mut group = Group::with(&PATIENT);
+        let mut command = group.soloist("r0", &["--stop-to", to]);
+        command.args(["--", "sh", "-c", workers]);
+        let out = std::fs::File::create(group.path("out")).unwrap();
+        command.current_dir(group.path("")).stdout(out);
+        let replica = group.spawn("r0", &mut command);
+        let said = |group: &Group, name: &str| {
+            std::fs::read_to_string(group.path(name)).unwrap_or_default()
+        };
+        wait_for("the worker", LIMIT, || {
+            (!said(&group, "worker").is_empty()).then_some(())
+        });
+        group.replica(replica).signal(Signal::TERM);
+        assert_eq!(group.replica(replica).exit_code(), 0);
+        let out = said(&group, "out");
+        assert!(out.contains("over"), "{out}");
+        assert_eq!(out.contains("worker asked"), heard, "{to}: {out}");
+    }
 }
 
 #[test]
@@ -119,7 +164,10 @@ fn the_second_signal_kills_at_once() {
 #[test]
 fn two_signals_in_a_row_end_it_whatever_has_come_of_the_first() {
     let mut group = Group::with(&PATIENT);
-    let (old, child) = group.lead("r0", &[], &["drain=10000"]);
+    // Without a terminal, wherever the tests run: on one, the two would be one request.
+    let mut command = Group::under(&["setsid"], &group.child("r0", &[], &["drain=10000"]));
+    let old = group.spawn("r0", &mut command);
+    let child = group.wait_start("r0");
     group.follow("r1", &[], &[]);
     group.replica(old).signal(Signal::TERM);
     // Not the same, since two of a kind may become one.
@@ -175,7 +223,7 @@ fn a_signal_between_two_starts_ends_it_at_once() {
     // The second crash is followed by a pause of a second.
     group.wait_many("end", 2);
     let log = |group: &mut Group| group.replica(replica).log();
-    crate::harness::wait_for("the second end", crate::harness::LIMIT, || {
+    wait_for("the second end", LIMIT, || {
         (log(&mut group).matches("nothing is left").count() == 2).then_some(())
     });
     let asked = Instant::now();
@@ -220,4 +268,51 @@ fn a_stop_signal_of_ones_own_is_used() {
     group.wait_event("USR1", "r0");
     assert_eq!(group.replica(replica).exit_code(), 1);
     assert!(group.events("TERM").is_empty());
+}
+
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = u64::from_str_radix(ignored.unwrap().trim(), 16).unwrap();
+    ignored & 1 << (signal - 1) != 0
+}
+
+#[test]
+fn a_signal_that_is_the_stop_signal_means_stop() {
+    // As an image says it: STOPSIGNAL SIGQUIT, SIGWINCH, SIGRTMIN+3.
+    for (name, number) in [("QUIT", 3), ("WINCH", 28), ("RTMIN+3", 37)] {
+        let mut group = Group::with(&HASTY);
+        let (replica, _) = group.lead("r0", &["--stop-signal", name], &["deaf"]);
+        group.replica(replica).wait_log("to=Leader");
+        kill(group.replica(replica).pid(), number);
+        group.replica(replica).wait_log("asked to stop");
+        let code = group.replica(replica).exit_code();
+        // Only SIGQUIT ends a child that does not listen to it, unless all of us ignore it: a shell's background job does.
+        let ends_it = name == "QUIT" && !is_ignored(number);
+        assert_eq!(code, i32::from(!ends_it), "{name}");
+        assert_eq!(group.events("start").len(), 1, "{name}");
+    }
+}
+
+#[test]
+fn a_real_time_signal_goes_to_the_child_and_does_not_end_us() {
+    let mut group = Group::new();
+    let (replica, child) = group.lead("r0", &[], &[]);
+    group.replica(replica).wait_log("to=Leader");
+    // The test's child does not listen to it, and dies of it: it is started again.
+    kill(group.replica(replica).pid(), 64);
+    group.replica(replica).wait_log("exit=Signal(64)");
+    child.wait_dead();
+    let second = &group.wait_many("start", 2)[1];
+    kill(group.replica(replica).pid(), 37);
+    let heard = group.wait_event("RTMIN+3", "r0");
+    assert_eq!(heard.pid, second.pid);
+    assert!(!group.replica(replica).has_ended());
+}
+
+/// Any signal, by its number.
+fn kill(pid: u32, number: i32) {
+    let mut kill = std::process::Command::new("kill");
+    let status = kill.arg(format!("-{number}")).arg(pid.to_string()).status();
+    assert!(status.unwrap().success());
 }

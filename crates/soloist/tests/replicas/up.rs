@@ -28,6 +28,21 @@ fn a_probe_that_passes_makes_it_the_leader() {
 }
 
 #[test]
+fn a_probe_that_does_not_pass_yet_says_why_once() {
+    let mut group = Group::new();
+    let script = format!("exec:test -e {} || exit 3", group.path("up").display());
+    let (replica, _) = group.lead("r0", &["--ready", &script], &[]);
+    let line = group
+        .replica(replica)
+        .wait_log("the child is not ready yet");
+    assert!(line.contains("exit status: 3"), "{line}");
+    fs::write(group.path("up"), "").unwrap();
+    group.replica(replica).wait_log("to=Leader");
+    let log = group.replica(replica).log();
+    assert_eq!(log.matches("not ready yet").count(), 1, "{log}");
+}
+
+#[test]
 fn a_child_that_is_not_well_is_stopped_in_order_and_started_again() {
     let mut group = Group::with(&OFTEN);
     fs::write(group.path("healthy"), "").unwrap();
@@ -91,4 +106,20 @@ fn a_watchdog_that_falls_silent_is_not_well() {
     assert_eq!(asked.pid, child.pid);
     fs::remove_file(group.path("silent")).unwrap();
     group.wait_many("start", 2);
+}
+
+#[test]
+fn a_child_that_talks_without_end_keeps_nobody_else_from_being_heard() {
+    let mut group = Group::new();
+    let flags = ["--grace-period", "20s"];
+    let (replica, child) = group.lead("r0", &flags, &["flood", "drain=10"]);
+    // Long enough for the lease to end twice, had it not been renewed.
+    std::thread::sleep(2 * crate::harness::lease());
+    let running = group.running();
+    assert!(running.is_some_and(|running| running.pid == child.pid));
+    let log = group.replica(replica).log();
+    assert!(!log.contains("is lost"), "{log}");
+    group.replica(replica).signal(rustix::process::Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group.wait_event("drained", "r0");
 }

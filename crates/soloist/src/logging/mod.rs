@@ -1,0 +1,93 @@
+//! The log, on standard error. Writing it can neither end nor hold up the program: see [`lines`].
+
+mod lines;
+
+use std::io;
+use std::str::FromStr;
+
+use tracing::error;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::EnvFilter;
+
+use crate::cli::{LogArgs, LogFormat};
+use lines::Lines;
+
+/// What is logged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Filter(String);
+
+impl FromStr for Filter {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "{text:?} says not what is to be logged: write off, error, warn, info, debug or trace, or soloist=debug,warn"
+            )
+        };
+        // A word that is no level would be taken for the name of a module, and nothing would be logged.
+        let is_level = |part: &str| {
+            part.contains('=') || !part.is_empty() && part.parse::<LevelFilter>().is_ok()
+        };
+        let plain = !text.contains('[');
+        if plain && !text.split(',').all(is_level) {
+            return Err(wrong());
+        }
+        EnvFilter::try_new(text).map_err(|_| wrong())?;
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// The log. What is still to be written when it is dropped is written then, as far as that goes quickly.
+pub(crate) struct Log(Lines);
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.0.flush();
+    }
+}
+
+pub(crate) fn start(args: &LogArgs) -> io::Result<Log> {
+    let lines = Lines::start(args.log)?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(&args.log_level.0))
+        .with_writer(lines.clone())
+        // It would write them to standard error itself, and panic if that fails.
+        .log_internal_errors(false)
+        .with_target(false);
+    match args.log {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    // The usual one writes to standard error itself, however long that takes.
+    std::panic::set_hook(Box::new(|panic| error!("{panic}")));
+    Ok(Log(lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_a_level_or_says_whose() {
+        for text in [
+            "info",
+            "WARN",
+            "off",
+            "soloist=debug",
+            "warn,soloist_elector=trace",
+        ] {
+            assert_eq!(text.parse(), Ok(Filter(text.into())), "{text}");
+        }
+        for text in [
+            "",
+            "inof",
+            "soloist",
+            "soloist=loud",
+            "info,nonsense",
+            "a=b=c",
+        ] {
+            assert!(text.parse::<Filter>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! What people are told.
+
+use std::time::Duration;
+
+use soloist_core::election::Loss;
+use soloist_core::ids::{Identity, OpId};
+use soloist_core::node::{Node, Notice};
+use soloist_core::replica::StateName;
+use soloist_core::time::{Human, Moment};
+use soloist_elector::carrier::{Arrival, RequestKind};
+use soloist_elector::repeats::Repeats;
+use soloist_elector::{StoreError, WatchEnded, clock};
+use tracing::{debug, error, info, warn};
+
+/// Writes the log, and remembers what it needs for that.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    last_error: Option<(OpId, StoreError)>,
+    /// When the store last told us something.
+    heard_at: Option<Moment>,
+    /// It has not answered since.
+    cut_off: bool,
+    repeats: Repeats,
+    /// What became of the last try to release the lease; `None` without one.
+    release: Option<Release>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Release {
+    Landed,
+    /// As far as we know.
+    Failed,
+}
+
+impl Log {
+    /// What came from the store.
+    pub(crate) fn arrived(&mut self, now: Moment, arrival: &Arrival) {
+        if let Arrival::Answer {
+            kind: RequestKind::Release,
+            error,
+            ..
+        } = arrival
+        {
+            self.release = Some(match error {
+                None => Release::Landed,
+                Some(_) => Release::Failed,
+            });
+        }
+        match arrival {
+            // That is how an election goes; what the server says of it is in the debug log.
+            Arrival::Answer {
+                kind,
+                took,
+                error: Some(StoreError::LostRace(_)),
+                ..
+            } => {
+                self.heard(now);
+                info!(request = kind.as_str(), took = %Human(*took), "another replica was quicker");
+            }
+            Arrival::Answer {
+                op,
+                kind,
+                took,
+                error: Some(error),
+                ..
+            } => {
+                self.cut_off = true;
+                self.last_error = Some((*op, error.clone()));
+                match error {
+                    StoreError::Refused(_) => self.complain(now, &error.to_string()),
+                    _ => warn!(request = kind.as_str(), took = %Human(*took), "{error}"),
+                }
+            }
+            Arrival::Answer { error: None, .. } | Arrival::Change { .. } => self.heard(now),
+            Arrival::WatchEnded {
+                reason: reason @ WatchEnded::Refused(_),
+                ..
+            } => self.complain(now, &reason.to_string()),
+            Arrival::WatchEnded { reason, .. } => debug!("{reason}"),
+        }
+    }
+
+    fn heard(&mut self, now: Moment) {
+        self.heard_at = Some(now);
+        self.cut_off = false;
+    }
+
+    /// Who leads, as far as we know.
+    pub(crate) fn status(&self, now: Moment, node: &Node) {
+        let state = node.state();
+        let leader = match (state, self.cut_off) {
+            (StateName::Follower, true) => self.silence(now),
+            _ => node.holder().map_or("nobody", Identity::as_str).to_owned(),
+        };
+        info!(%state, leader, "status");
+    }
+
+    /// A follower that hears nothing knows only who led when it last did.
+    fn silence(&self, now: Moment) -> String {
+        match self.heard_at {
+            None => "unknown, no answer yet".into(),
+            Some(at) => {
+                let whole_seconds = Duration::from_secs(now.since(at).as_secs());
+                format!("unknown, no answer for {}", Human(whole_seconds))
+            }
+        }
+    }
+
+    fn complain(&mut self, now: Moment, refusal: &str) {
+        if self.repeats.are_due(now, refusal) {
+            warn!("{refusal}");
+        }
+    }
+
+    /// What the replica has to say.
+    pub(crate) fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::State { from, to } => info!(%from, %to, "state"),
+            Notice::Elected(elected) => {
+                let (term, token) = (elected.term, elected.token);
+                info!(%term, %token, claim = ?elected.claim, "elected");
+            }
+            Notice::Extended { valid_until } => {
+                let left = Human(valid_until.since(clock::now()));
+                debug!(%left, "the lease is renewed");
+            }
+            Notice::Lost(Loss::Resigned) => info!(
+                "the term ends as planned; the lease is kept until nothing is left of the child"
+            ),
+            Notice::Lost(loss) => warn!(?loss, "the lease is lost"),
+            Notice::Left => match self.release.take() {
+                Some(Release::Landed) => info!("the lease is released"),
+                Some(Release::Failed) => {
+                    warn!("the lease could not be released, so that it has to run out");
+                }
+                None => debug!("there was nothing to release"),
+            },
+            Notice::Holder(Some(leader)) => info!(%leader, "the leader is"),
+            Notice::Holder(None) => info!("nobody leads"),
+            Notice::KillTakesLong { since } => kill_takes_long(*since),
+            Notice::Refused {
+                for_good: false, ..
+            } => {}
+            Notice::Refused { op, for_good: true } => {
+                if let Some((_, error)) = self.last_error.take_if(|(of, _)| of == op) {
+                    error!("refused from the start, and for a minute: {error}");
+                }
+            }
+        }
+    }
+}
+
+fn kill_takes_long(since: Moment) {
+    let ago = Human(clock::now().since(since));
+    warn!(
+        %ago,
+        "the child's tree was killed and is still not empty: a process in it does not die. It may wait in the kernel for a disk \
+         or a network file system (state D in ps), or belong to a user whom we may not signal. Until it is gone the lease is not \
+         released and no child is started here"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use soloist_core::election::Answer;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn said(work: impl FnOnce()) -> String {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .with_target(false)
+            .finish();
+        tracing::subscriber::with_default(subscriber, work);
+        let bytes = written.0.lock().unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn failed(error: StoreError) -> Arrival {
+        failed_to(RequestKind::Acquire, error)
+    }
+
+    fn failed_to(kind: RequestKind, error: StoreError) -> Arrival {
+        Arrival::Answer {
+            op: OpId::new(1),
+            kind,
+            took: Duration::from_millis(3),
+            answer: error.answer(),
+            error: Some(error),
+        }
+    }
+
+    fn answered(kind: RequestKind) -> Arrival {
+        Arrival::Answer {
+            op: OpId::new(2),
+            kind,
+            took: Duration::ZERO,
+            answer: Answer::Unavailable,
+            error: None,
+        }
+    }
+
+    #[test]
+    fn a_lost_race_is_no_warning_and_needs_no_servers_sentence() {
+        let sentence = "the object has been modified";
+        let lost = failed(StoreError::LostRace(sentence.into()));
+        let line = said(|| Log::default().arrived(clock::now(), &lost));
+        assert!(line.contains("INFO another replica was quicker"), "{line}");
+        assert!(!line.contains(sentence), "{line}");
+        let mute = failed(StoreError::Unknown("no answer within 2.5s".into()));
+        let line = said(|| Log::default().arrived(clock::now(), &mute));
+        assert!(line.contains("WARN"), "{line}");
+    }
+
+    #[test]
+    fn a_release_that_failed_is_not_told_as_one_that_landed() {
+        let mut log = Log::default();
+        let line = said(|| log.notice(&Notice::Left));
+        assert!(!line.contains("released"), "it held nothing: {line}");
+        log.arrived(clock::now(), &answered(RequestKind::Release));
+        let line = said(|| log.notice(&Notice::Left));
+        assert!(line.contains("INFO the lease is released"), "{line}");
+        let mute = StoreError::Unknown("no answer within 2.5s".into());
+        log.arrived(clock::now(), &failed_to(RequestKind::Release, mute));
+        let line = said(|| log.notice(&Notice::Left));
+        assert!(
+            line.contains("WARN the lease could not be released"),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn who_is_cut_off_counts_from_when_it_last_heard_something() {
+        let mut log = Log::default();
+        let mute = failed(StoreError::Unknown("no answer within 2.5s".into()));
+        let start = clock::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        log.arrived(start, &mute);
+        assert!(log.cut_off);
+        assert_eq!(log.silence(after(1)), "unknown, no answer yet");
+        log.arrived(after(2), &answered(RequestKind::Read));
+        assert!(!log.cut_off);
+        log.arrived(after(20), &mute);
+        assert!(log.cut_off);
+        assert_eq!(log.silence(after(37)), "unknown, no answer for 35s");
+    }
+}

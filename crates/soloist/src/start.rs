@@ -1,0 +1,82 @@
+//! From the settings to a replica that runs.
+
+use anyhow::Context;
+use soloist_core::election::Config;
+use soloist_core::ids::{InstanceId, PodUid};
+use soloist_core::node::Node;
+use soloist_core::replica::Outcome;
+use soloist_core::time::Moment;
+use soloist_elector::clock::{self, Timer};
+use soloist_elector::{default_identity, random};
+use soloist_process::{HeldSignals, Signal, Supervisor};
+use tokio::sync::mpsc;
+use tracing::info;
+
+use crate::run::{Runner, waited_in_vain};
+use crate::settings::Settings;
+use crate::signals::{self, Signalled};
+use crate::trees::Trees;
+use crate::{notify, store};
+
+/// Runs until it is told to stop; the exit code.
+pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result<u8> {
+    let wait_until = settings
+        .wait
+        .map_or(Moment::NEVER, |wait| clock::now() + wait);
+    let signals = signals::listen(settings.stop_signal, held);
+    let mut signals = signals.context("listening to signals")?;
+    let supervisor = Supervisor::new()?.with_timings(settings.policy.timings);
+    let instance = InstanceId::from_random(random::bits128()?);
+    let identity = match &settings.identity {
+        Some(identity) => identity.clone(),
+        None => default_identity(instance)?,
+    };
+    let config = Config {
+        identity: identity.clone(),
+        instance,
+        pod: own_pod(),
+        timings: settings.policy.timings,
+        seed: random::bits64()?,
+    };
+    let (name, store) = (&settings.name, &settings.location);
+    info!(name, %identity, %store, "{}", settings.ladder_in_words());
+    // Nobody waits for it.
+    drop(tokio::task::spawn_blocking(notify::clear_leftovers));
+    let mut timer = Timer::new().context("no timer")?;
+    let (carrier, guard_names) = tokio::select! {
+        connected = store::connect(settings.location.clone(), &config.timings) => connected?,
+        // To connect may mean to run a credential plugin, which takes its time.
+        signal = stop_signal(&mut signals) => {
+            info!(%signal, "asked to stop");
+            return Ok(Outcome::of_an_idle_end(settings.policy.once).code());
+        }
+        rung = timer.until(wait_until) => {
+            rung.context("no timer")?;
+            return Ok(waited_in_vain());
+        }
+    };
+    let node = Node::new(clock::now(), config, settings.policy);
+    let trees = Trees::new(supervisor, identity, guard_names);
+    Runner::new(settings, node, carrier, trees, signals, wait_until)
+        .run()
+        .await
+}
+
+/// The Pod that we are alone in: as its first process, in a PID namespace of our own, whatever a former container of
+/// it had started is dead.
+fn own_pod() -> Option<PodUid> {
+    let first = rustix::process::getpid().is_init();
+    let uid = std::env::var("POD_UID").unwrap_or_default();
+    PodUid::new(&uid).filter(|_| first)
+}
+
+/// There is no child yet that the others could be passed on to.
+async fn stop_signal(signals: &mut mpsc::UnboundedReceiver<Signalled>) -> Signal {
+    loop {
+        match signals.recv().await {
+            Some(Signalled::Stop(signal)) => return signal,
+            Some(Signalled::PassOn(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The notify socket: who can write to it, who is believed, and what is left of it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+
+use crate::harness::{CHILD, Group, LIMIT, wait_for};
+
+const READY: [&str; 2] = ["--ready", "notify"];
+
+/// Where the child is to write to.
+fn socket(group: &Group) -> PathBuf {
+    let told = fs::read_to_string(group.path("env")).unwrap();
+    let path = told
+        .lines()
+        .find_map(|line| line.strip_prefix("NOTIFY_SOCKET="));
+    PathBuf::from(path.unwrap())
+}
+
+#[test]
+fn only_the_childs_tree_is_believed() {
+    let mut group = Group::with(&READY);
+    let (replica, child) = group.lead("r0", &[], &["env"]);
+    let outside = UnixDatagram::unbound().unwrap();
+    outside.send_to(b"READY=1", socket(&group)).unwrap();
+    let log = group.replica(replica).wait_log("is not believed");
+    let us = format!("pid={}", std::process::id());
+    assert!(log.contains(&us), "{log}");
+    assert!(!group.replica(replica).log().contains("to=Leader"));
+    child.signal(Signal::KILL);
+}
+
+#[test]
+fn a_descendant_that_has_spoken_for_the_child_and_is_gone_is_believed() {
+    let mut group = Group::with(&READY);
+    let mut command = group.soloist("r0", &[]);
+    let script = "\"$0\" \"$1\" messenger; exec \"$0\" \"$1\"";
+    command
+        .args(["--", "sh", "-c", script, CHILD])
+        .arg(group.path(""));
+    let replica = group.spawn("r0", &mut command);
+    group.replica(replica).wait_log("from=PreLeader to=Leader");
+}
+
+#[test]
+fn a_child_that_has_changed_its_user_is_heard_whatever_the_umask() {
+    let mut group = Group::with(&READY);
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can become another user");
+        return;
+    }
+    // The build directory need not be open to everyone.
+    let child = group.path("child");
+    fs::copy(CHILD, &child).unwrap();
+    fs::set_permissions(group.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
+    let soloist = group.soloist("r0", &[]);
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "umask 0277; exec \"$@\"", "sh"])
+        .arg(soloist.get_program())
+        .args(soloist.get_args())
+        .args([
+            "--",
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+        ])
+        .args(["sh", "-c", "umask 022; exec \"$@\"", "sh"])
+        .arg(&child)
+        .arg(group.path(""))
+        .arg("ready")
+        .env("XDG_RUNTIME_DIR", group.path(""));
+    let replica = group.spawn("r0", &mut command);
+    group.replica(replica).wait_log("from=PreLeader to=Leader");
+}
+
+#[test]
+fn what_a_killed_one_leaves_behind_is_removed_by_the_next() {
+    let mut group = Group::new();
+    let (replica, child) = group.lead("r0", &[], &["env"]);
+    let left = socket(&group);
+    assert!(left.starts_with(group.path("")), "{left:?}");
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let folder = left.parent().unwrap();
+    assert_eq!((mode(folder), mode(&left)), (0o711, 0o666));
+    group.replica(replica).signal(Signal::KILL);
+    child.wait_dead();
+    assert!(left.exists());
+    group.lead("r1", &[], &[]);
+    wait_for("the folder to go", LIMIT, || {
+        (!folder.exists()).then_some(())
+    });
+}
