@@ -1,4 +1,4 @@
-//! Three replicas of one kind on one Lease.
+//! Replicas of one kind on one Lease.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,11 @@ use tokio::time::{Instant, sleep};
 use crate::journal::{Journal, Life};
 use crate::programs::Programs;
 
+/// Where nothing else is said.
 pub(crate) const REPLICAS: usize = 3;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const USER: &str = "replica-0";
-const LEASE: &str = "bench";
+pub(crate) const LEASE: &str = "bench";
 const POLL: Duration = Duration::from_millis(5);
 
 /// Where groups perform.
@@ -34,6 +35,19 @@ impl<'a> Stage<'a> {
             programs,
             kubeconfig,
         })
+    }
+
+    /// What the replicas find the cluster with.
+    pub(crate) fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// A new namespace, with the rights on its Lease that a replica needs.
+    pub(crate) async fn namespace(&self) -> anyhow::Result<String> {
+        let namespace = self.plane.namespace("bench").await?;
+        let user = Account::User(USER);
+        self.plane.allow_lease(&namespace, LEASE, user).await?;
+        Ok(namespace)
     }
 }
 
@@ -57,10 +71,12 @@ pub(crate) struct Group<'a> {
 
 impl<'a> Group<'a> {
     /// Starts the replicas and waits until one leads.
-    pub(crate) async fn start(stage: &'a Stage<'a>, kind: Kind) -> anyhow::Result<Self> {
-        let namespace = stage.plane.namespace("bench").await?;
-        let user = Account::User(USER);
-        stage.plane.allow_lease(&namespace, LEASE, user).await?;
+    pub(crate) async fn start(
+        stage: &'a Stage<'a>,
+        kind: Kind,
+        replicas: usize,
+    ) -> anyhow::Result<Self> {
+        let namespace = stage.namespace().await?;
         let folder = tempfile::tempdir().context("a folder")?;
         let mut group = Self {
             stage,
@@ -71,7 +87,7 @@ impl<'a> Group<'a> {
             folder,
             started: 0,
         };
-        for _ in 0..REPLICAS {
+        for _ in 0..replicas {
             group.add()?;
         }
         group.led().await?;

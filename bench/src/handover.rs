@@ -1,4 +1,4 @@
-//! From the old child's exit to the next child's start.
+//! From the old child's exit to the next child's start, and the least that it can take.
 
 use std::time::Duration;
 
@@ -6,8 +6,10 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::clock;
-use crate::group::{Group, Kind, PATIENCE, Stage};
+use crate::group::{Group, Kind, PATIENCE, REPLICAS, Stage};
 use crate::journal::Life;
+use crate::minimum::{Minimum, Steps};
+use crate::spread::Spread;
 
 /// Before each SIGTERM: the new standby has seen the lease by then.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -16,9 +18,9 @@ const PERIOD_MILLIS: u64 = 2000;
 const STEP_MILLIS: u64 = 763;
 
 /// In nanoseconds.
-struct Handover {
+pub(crate) struct Handover {
     /// From the old child's exit to the next child's start; negative if both ran at once.
-    gap: i128,
+    pub(crate) gap: i128,
     /// From SIGTERM to the next child's start.
     whole: i128,
 }
@@ -28,42 +30,87 @@ pub(crate) async fn measure(
     soloist: u32,
     peer: Option<u32>,
 ) -> anyhow::Result<Value> {
-    let ours = Summary::of(&repeat(stage, Kind::Soloist, soloist).await?);
+    let (ours, bare) = beside_minimum(stage, soloist).await?;
+    let ours = Summary::of(&ours);
+    let least = Spread::of(bare.iter().map(Steps::whole));
+    let [release, takeover, start] = [
+        |steps: &Steps| steps.release,
+        |steps: &Steps| steps.takeover,
+        |steps: &Steps| steps.start,
+    ]
+    .map(|step| Spread::of(bare.iter().map(step)).median);
     let peers = match peer {
-        Some(times) => Some(Summary::of(&repeat(stage, Kind::Peer, times).await?)),
+        Some(times) => Some(Summary::of(&of_peer(stage, times).await?)),
         None => None,
     };
     println!(
         "\nHandover after SIGTERM, three replicas, 15/10/2 s: old child's exit -> next child's start, ms"
     );
-    println!("             n   median      p95    worst   overlaps   SIGTERM -> start, median");
+    println!(
+        "                     n   median      p95    worst   overlaps   SIGTERM -> start, median"
+    );
     ours.print("soloist");
+    println!(
+        "{}   release {release:.1}, takeover {takeover:.1}, start {start:.1}",
+        least.row("bare minimum", bare.len())
+    );
     if let Some(peers) = &peers {
         peers.print("client-go");
-        println!(
-            "client-go's median is {:.0} times ours",
-            peers.gap.median / ours.gap.median
-        );
+    }
+    let of_minimum = ours.gap.median / least.median;
+    println!("soloist's median is {of_minimum:.2} times the bare minimum");
+    let of_ours = peers.as_ref().map(|it| it.gap.median / ours.gap.median);
+    if let Some(ratio) = of_ours {
+        println!("client-go's median is {ratio:.0} times soloist's");
     }
     Ok(json!({
         "soloist": ours.json(),
+        "bare_minimum": {
+            "n": bare.len(),
+            "release_to_start_ms": least.json(),
+            "median_steps_ms": {"release": release, "takeover": takeover, "start": start},
+        },
         "client_go": peers.as_ref().map(Summary::json),
-        "median_ratio": peers.as_ref().map(|peers| peers.gap.median / ours.gap.median),
+        "minimum_ratio": of_minimum,
+        "median_ratio": of_ours,
     }))
 }
 
-async fn repeat(stage: &Stage<'_>, kind: Kind, times: u32) -> anyhow::Result<Vec<Handover>> {
-    let mut group = Group::start(stage, kind).await?;
+/// Handovers of soloist and the bare minimum in turns, so that both see the machine in the same state.
+async fn beside_minimum(
+    stage: &Stage<'_>,
+    times: u32,
+) -> anyhow::Result<(Vec<Handover>, Vec<Steps>)> {
+    let mut group = Group::start(stage, Kind::Soloist, REPLICAS).await?;
+    let mut minimum = Minimum::start(stage).await?;
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for turn in 0..times {
+        sleep(SETTLE + phase(turn)).await;
+        ours.push(hand_over(&mut group).await?);
+        group.add()?;
+        sleep(SETTLE).await;
+        bare.push(minimum.hand_over().await?);
+    }
+    Ok((ours, bare))
+}
+
+async fn of_peer(stage: &Stage<'_>, times: u32) -> anyhow::Result<Vec<Handover>> {
+    let mut group = Group::start(stage, Kind::Peer, REPLICAS).await?;
     let mut handovers = Vec::new();
-    for turn in 0..u64::from(times) {
-        let phase = Duration::from_millis(turn * STEP_MILLIS % PERIOD_MILLIS);
-        sleep(SETTLE + phase).await;
+    for turn in 0..times {
+        sleep(SETTLE + phase(turn)).await;
         handovers.push(hand_over(&mut group).await?);
+        group.add()?;
     }
     Ok(handovers)
 }
 
-async fn hand_over(group: &mut Group<'_>) -> anyhow::Result<Handover> {
+fn phase(turn: u32) -> Duration {
+    Duration::from_millis(u64::from(turn) * STEP_MILLIS % PERIOD_MILLIS)
+}
+
+/// Stops the leading replica and waits for the next child.
+pub(crate) async fn hand_over(group: &mut Group<'_>) -> anyhow::Result<Handover> {
     let old = group.led().await?;
     let mut leader = group.take(&old.replica)?;
     let asked = clock::now();
@@ -74,7 +121,6 @@ async fn hand_over(group: &mut Group<'_>) -> anyhow::Result<Handover> {
     };
     let lives = group.journal.wait("the next child", PATIENCE, done).await?;
     leader.exited().await?;
-    group.add()?;
     let at = of_old(&lives).unwrap_or_default();
     let start = lives[at + 1].start;
     Ok(Handover {
@@ -101,11 +147,8 @@ impl Summary {
     }
 
     fn print(&self, who: &str) {
-        let Spread { median, p95, worst } = self.gap;
-        println!(
-            "{who:<10} {:>3} {median:>8.1} {p95:>8.1} {worst:>8.1} {:>10} {:>26.1}",
-            self.count, self.overlaps, self.whole.median
-        );
+        let gap = self.gap.row(who, self.count);
+        println!("{gap} {:>10} {:>26.1}", self.overlaps, self.whole.median);
     }
 
     fn json(&self) -> Value {
@@ -115,53 +158,5 @@ impl Summary {
             "exit_to_start_ms": self.gap.json(),
             "sigterm_to_start_ms": self.whole.json(),
         })
-    }
-}
-
-/// In milliseconds.
-#[derive(Debug, PartialEq)]
-struct Spread {
-    median: f64,
-    p95: f64,
-    worst: f64,
-}
-
-impl Spread {
-    fn of(nanoseconds: impl Iterator<Item = i128>) -> Self {
-        let mut sorted: Vec<f64> = nanoseconds.map(|time| time as f64 / 1e6).collect();
-        sorted.sort_by(f64::total_cmp);
-        // The nearest rank: a value that was measured.
-        let at = |part: f64| {
-            let rank = (part * sorted.len() as f64).ceil() as usize;
-            sorted
-                .get(rank.saturating_sub(1))
-                .copied()
-                .unwrap_or(f64::NAN)
-        };
-        Self {
-            median: at(0.5),
-            p95: at(0.95),
-            worst: at(1.0),
-        }
-    }
-
-    fn json(&self) -> Value {
-        json!({"median": self.median, "p95": self.p95, "worst": self.worst})
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranks_are_values_that_were_measured() {
-        let spread = Spread::of((1..=20).rev().map(|millis| millis * 1_000_000));
-        let expected = Spread {
-            median: 10.0,
-            p95: 19.0,
-            worst: 20.0,
-        };
-        assert_eq!(spread, expected);
     }
 }

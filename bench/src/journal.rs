@@ -59,6 +59,12 @@ impl Journal {
     }
 }
 
+/// How many began before the one before them had ended.
+pub(crate) fn overlaps(lives: &[Life]) -> usize {
+    let overlap = |pair: &&[Life]| pair[0].end.is_none_or(|end| end > pair[1].start);
+    lives.windows(2).filter(overlap).count()
+}
+
 fn parse(text: &str) -> Vec<Life> {
     let mut lives: Vec<Life> = Vec::new();
     for line in text.lines() {
@@ -99,5 +105,13 @@ mod tests {
         let lives = parse("start a 1 100\nstart b 2 150\nend a 1 200\nhalf a li");
         let told: Vec<_> = lives.iter().map(|l| (l.replica.as_str(), l.end)).collect();
         assert_eq!(told, [("a", Some(200)), ("b", None)]);
+    }
+
+    #[test]
+    fn a_child_that_starts_before_the_last_one_has_ended_is_an_overlap() {
+        let overlaps = |text| overlaps(&parse(text));
+        assert_eq!(overlaps("start a 1 100\nend a 1 200\nstart b 2 250"), 0);
+        assert_eq!(overlaps("start a 1 100\nstart b 2 150\nend a 1 200"), 1);
+        assert_eq!(overlaps("start a 1 100\nstart b 2 150"), 1);
     }
 }

@@ -3,13 +3,16 @@
 //! Figures are printed, never judged: what they mean depends on the machine. Compare the two columns.
 
 mod clock;
+mod crowd;
 mod group;
 mod handover;
 mod journal;
 mod memory;
+mod minimum;
 mod programs;
 mod requests;
 mod size;
+mod spread;
 mod stream;
 
 use std::path::PathBuf;
@@ -37,6 +40,9 @@ struct Cli {
     /// Handovers of client-go, which take longer
     #[arg(long, default_value_t = 10, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     peer_handovers: u32,
+    /// Replicas of the large group
+    #[arg(long, default_value_t = 100, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1000))]
+    replicas: u32,
     /// Readings of a stream of each kind
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -55,6 +61,8 @@ struct Cli {
 enum What {
     /// From the old child's exit to the next child's start, after SIGTERM to the leading replica
     Handover,
+    /// The same in a large group, and what each handover asks the API server
+    Crowd,
     /// Memory and the size of the binary
     Size,
     /// What a healthy group of three asks the API server in a minute
@@ -111,6 +119,10 @@ async fn measure(cli: &Cli) -> anyhow::Result<Map<String, Value>> {
         let peer = (!cli.no_peer).then_some(cli.peer_handovers);
         let measured = handover::measure(&stage, cli.handovers, peer).await?;
         figures.insert("handover".to_owned(), measured);
+    }
+    if cli.what.includes(What::Crowd) {
+        let measured = crowd::measure(&stage, cli.replicas, cli.handovers).await?;
+        figures.insert("crowd".to_owned(), measured);
     }
     if cli.what.includes(What::Size) {
         let measured = size::measure(&stage, !cli.no_peer).await?;

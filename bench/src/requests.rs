@@ -17,9 +17,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 type Counts = BTreeMap<String, u32>;
 
 pub(crate) async fn measure(stage: &Stage<'_>, peer: bool) -> anyhow::Result<Value> {
-    let soloist = Group::start(stage, Kind::Soloist).await?;
+    let soloist = Group::start(stage, Kind::Soloist, REPLICAS).await?;
     let peers = match peer {
-        true => Some(Group::start(stage, Kind::Peer).await?),
+        true => Some(Group::start(stage, Kind::Peer, REPLICAS).await?),
         false => None,
     };
     sleep(SETTLE).await;

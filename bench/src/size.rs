@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::group::{Group, Kind, Stage};
+use crate::group::{Group, Kind, REPLICAS, Stage};
 use crate::memory::{Memory, same_program_below};
 
 /// Since the first child's start.
@@ -57,7 +57,7 @@ struct Soloist {
 }
 
 async fn of_soloist(stage: &Stage<'_>) -> anyhow::Result<Soloist> {
-    let group = Group::start(stage, Kind::Soloist).await?;
+    let group = Group::start(stage, Kind::Soloist, REPLICAS).await?;
     sleep(AGE).await;
     let (leader, standbys) = group.roles().await?;
     let guards = same_program_below(leader.pid());
@@ -71,7 +71,7 @@ async fn of_soloist(stage: &Stage<'_>) -> anyhow::Result<Soloist> {
 
 /// The leader and a standby.
 async fn of_peer(stage: &Stage<'_>) -> anyhow::Result<(Memory, Memory)> {
-    let group = Group::start(stage, Kind::Peer).await?;
+    let group = Group::start(stage, Kind::Peer, REPLICAS).await?;
     sleep(AGE).await;
     let (leader, standbys) = group.roles().await?;
     let standby = standbys.first().context("no standby")?;
