@@ -62,8 +62,8 @@ impl Environment {
                 token: Token::new(variables.need("SOLOIST_TOKEN", "a whole number", number)?),
             });
             let seconds = "a number of seconds";
-            stop = variables.need("SOLOIST_STOP_TIMEOUT", seconds, time)?;
-            drain = variables.need("SOLOIST_DRAIN_TIMEOUT", seconds, time)?;
+            stop = variables.need("SOLOIST_STOP_SECONDS", seconds, time)?;
+            drain = variables.need("SOLOIST_DRAIN_SECONDS", seconds, time)?;
         }
         // As systemd has it: the watchdog may be meant for another process.
         let is_meant = variables
@@ -141,8 +141,8 @@ mod tests {
         ("SOLOIST_IDENTITY", "pod-a"),
         ("SOLOIST_TERM", "7"),
         ("SOLOIST_TOKEN", "4711"),
-        ("SOLOIST_STOP_TIMEOUT", "20"),
-        ("SOLOIST_DRAIN_TIMEOUT", "1.5"),
+        ("SOLOIST_STOP_SECONDS", "20"),
+        ("SOLOIST_DRAIN_SECONDS", "1.5"),
     ];
 
     fn read(variables: &[(&str, &str)]) -> Result<Environment, EnvironmentError> {
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn without_soloist_the_times_are_those_of_its_defaults() {
-        // A variable for `soloist run` is not for us.
-        let environment = read(&[("SOLOIST_STOP_TIMEOUT", "25s")]).unwrap();
+        // Without a token it is nobody's word.
+        let environment = read(&[("SOLOIST_STOP_SECONDS", "7")]).unwrap();
         assert_eq!(environment.role, None);
         assert_eq!(environment.stop, Duration::from_secs(20));
         assert_eq!(environment.drain, Duration::from_secs(15));
@@ -198,9 +198,9 @@ mod tests {
                 "SOLOIST_NAME is \"\", but must be the lease's name",
             ),
             (
-                "SOLOIST_DRAIN_TIMEOUT",
+                "SOLOIST_DRAIN_SECONDS",
                 "-1",
-                "SOLOIST_DRAIN_TIMEOUT is \"-1\", but must be a number of seconds",
+                "SOLOIST_DRAIN_SECONDS is \"-1\", but must be a number of seconds",
             ),
             (
                 "WATCHDOG_USEC",

@@ -63,6 +63,8 @@ pub mod fence;
 #[cfg(feature = "stream")]
 pub mod metadata;
 mod notify;
+pub mod part;
+mod reports;
 #[cfg(feature = "server")]
 pub mod server;
 pub mod shutdown;
@@ -72,6 +74,7 @@ mod worker;
 
 pub use environment::{EnvironmentError, Role};
 pub use fence::Fence;
+pub use part::{Part, Task};
 pub use shutdown::Shutdown;
 pub use soloist_core::backoff::Backoff;
 pub use soloist_core::ids::{Term, Token};

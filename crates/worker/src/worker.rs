@@ -15,6 +15,9 @@ use tracing::{error, info, warn};
 
 use crate::environment::{Environment, EnvironmentError, Role};
 use crate::notify::Notices;
+use crate::part::{self, Part};
+#[cfg(feature = "stream")]
+use crate::reports::{Reporter, Reports};
 use crate::shutdown::Shutdown;
 #[cfg(feature = "stream")]
 use crate::stream::{Consumer, ConsumerError, State, Subscriber, Summary};
@@ -157,30 +160,61 @@ impl Worker {
         consumer: Consumer,
         subscriber: &S,
     ) -> Result<Summary, ConsumerError<S::Error>> {
+        let (shutdown, reports) = (
+            self.stream(),
+            Reports::new(["stream".to_owned()].into_iter()),
+        );
+        let reporter = reports.reporter(0);
+        tokio::select! {
+            biased;
+            result = self.consume_in(&shutdown, consumer, subscriber, &reporter) => result,
+            never = reports.tell(self) => match never {},
+        }
+    }
+
+    #[cfg(feature = "stream")]
+    pub(crate) async fn consume_in<S: Subscriber>(
+        &self,
+        shutdown: &Shutdown,
+        consumer: Consumer,
+        subscriber: &S,
+        reporter: &Reporter,
+    ) -> Result<Summary, ConsumerError<S::Error>> {
         let consumer = consumer.role(self.role());
-        let shutdown = self.stream();
         let mut states = consumer.states();
         let report = async {
-            let mut is_ready = false;
             loop {
                 let state = states.borrow_and_update().clone();
-                if state == State::Streaming && !std::mem::replace(&mut is_ready, true) {
-                    self.ready();
+                if state == State::Streaming {
+                    reporter.ready();
                 }
-                self.status(&state.to_string());
+                reporter.state(state.to_string());
                 if states.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }
             }
         };
         let result = tokio::select! {
-            result = consumer.run(&shutdown, subscriber) => result,
+            result = consumer.run(shutdown, subscriber) => result,
             () = report => unreachable!("it reports for as long as it is asked"),
         };
         if matches!(result, Err(ConsumerError::Fenced { .. })) {
             self.term().begin();
         }
         result
+    }
+
+    /// Runs the child: all its parts side by side, until they have ended, and then the cleanups. The exit code for `main`.
+    ///
+    /// - soloist is told that we are ready when all parts are, and how each of them is.
+    /// - The first part that fails or panics ends the others, in order; so does a server that has seen a later token.
+    /// - All drain at the same time, each within the ladder's time for the drain.
+    /// - The watchdog hears of us for as long as no part is stuck: a stream that has messages in hand and finishes none, or a
+    ///   [task](Part::task) that does not come back to wait, for longer than the watchdog's limit.
+    /// - The code is 0 if all has ended in order, and 1 if a part failed or was cut, or a cleanup failed.
+    pub async fn run(&self, parts: impl IntoIterator<Item = Part>) -> ExitCode {
+        let result = part::run_all(self, parts.into_iter().collect()).await;
+        self.finish(result).await
     }
 
     /// Says that we are up: for `--ready notify`.
@@ -226,6 +260,14 @@ impl Worker {
         });
     }
 
+    /// Begins the shutdown of the process if it has not begun, and says so.
+    pub(crate) fn stop(&self) {
+        if !self.process().is_begun() {
+            self.inner.notices.stopping();
+            self.process().begin();
+        }
+    }
+
     /// Something to be done at the end, by [`finish`](Self::finish): the last one first, each within what is left of the
     /// process's time.
     pub fn on_finish(
@@ -257,10 +299,7 @@ impl Worker {
                 false
             }
         };
-        if !self.process().is_begun() {
-            self.inner.notices.stopping();
-            self.process().begin();
-        }
+        self.stop();
         loop {
             let Some(Cleanup { name, work }) = self.cleanups().pop() else {
                 break;

@@ -117,7 +117,9 @@ impl Server {
             cut: CancellationToken::new(),
         });
         let _cut = shared.cut.clone().drop_guard();
-        let mut take = |stream: TcpStream| connection::spawn(stream, service.clone(), &shared);
+        let all = shared.clone();
+        // Owns the service: a reference to it would ask it to be `Sync`.
+        let mut take = move |stream: TcpStream| connection::spawn(stream, service.clone(), &all);
         tokio::select! {
             biased;
             () = shutdown.begun() => {}

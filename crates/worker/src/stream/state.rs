@@ -115,6 +115,14 @@ pub enum End {
     Finished,
 }
 
+impl Summary {
+    /// Whether the time was enough: nothing that had come was left in hand.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        !matches!(self.end, End::Cut)
+    }
+}
+
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {

@@ -256,8 +256,8 @@ impl Worker {
             .env("SOLOIST_IDENTITY", "alone")
             .env("SOLOIST_TERM", "1")
             .env("SOLOIST_TOKEN", "7")
-            .env("SOLOIST_STOP_TIMEOUT", "2")
-            .env("SOLOIST_DRAIN_TIMEOUT", "1")
+            .env("SOLOIST_STOP_SECONDS", "2")
+            .env("SOLOIST_DRAIN_SECONDS", "1")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap());

@@ -242,8 +242,8 @@ impl Scene {
             .env("SOLOIST_IDENTITY", "yesterday")
             .env("SOLOIST_TERM", "1")
             .env("SOLOIST_TOKEN", "1")
-            .env("SOLOIST_STOP_TIMEOUT", "2")
-            .env("SOLOIST_DRAIN_TIMEOUT", "1");
+            .env("SOLOIST_STOP_SECONDS", "2")
+            .env("SOLOIST_DRAIN_SECONDS", "1");
         let ended = command.output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(1), "{said}");
