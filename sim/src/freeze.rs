@@ -121,9 +121,13 @@ impl World {
             .into_iter()
             .partition(|what| matches!(what, Event::ToSoloist { .. }));
         if let Some(soloist) = &mut here.soloist {
-            soloist.held_back.extend(for_soloist);
-            soloist.asleep = true;
             let id = soloist.id;
+            // What was meant for an earlier process has nobody to come to.
+            let for_this_one =
+                |what: &Event| matches!(what, Event::ToSoloist { soloist, .. } if *soloist == id);
+            let missed = for_soloist.into_iter().filter(for_this_one);
+            soloist.held_back.extend(missed);
+            soloist.asleep = true;
             self.wake_soloist(host, id);
         }
         let mut at = self.now + self.wake_up_delay(host);

@@ -90,6 +90,8 @@ pub(crate) struct Soloist {
     pub(crate) seen: Vec<(InstanceId, Term)>,
     /// The store has let it write.
     pub(crate) has_written: bool,
+    /// The last write of which it was told that it landed, and as what.
+    pub(crate) landed: Option<(OpId, Newest)>,
     /// When the store first refused it something, by its clock.
     pub(crate) refused_since: Option<Moment>,
     pub(crate) exited: bool,
@@ -196,6 +198,7 @@ impl Host {
             valid_until: Moment::NEVER,
             seen: Vec::new(),
             has_written: false,
+            landed: None,
             refused_since: None,
             exited: false,
         }

@@ -161,7 +161,7 @@ impl World {
                 match loss {
                     Loss::Resigned => {}
                     Loss::RenewDeadline | Loss::Expired => self.note_end(soloist, Cause::CutOff),
-                    Loss::Taken(_) | Loss::Emptied | Loss::Deleted => {
+                    Loss::Taken(_) | Loss::Emptied | Loss::Deleted | Loss::WrittenBack => {
                         self.note_end(soloist, Cause::RecordEdited);
                     }
                 }

@@ -77,13 +77,17 @@ impl World {
                         Answer::Refused => {
                             soloist.refused_since.get_or_insert(now);
                         }
-                        Answer::Written(version) if version.get() >= soloist.newest.version => {
-                            soloist.newest = Newest {
+                        Answer::Written(version) => {
+                            let written = Newest {
                                 version: version.get(),
                                 write: Some((soloist.instance, op)),
                                 since: self.now,
                                 epoch,
                             };
+                            soloist.landed = Some((op, written));
+                            if written.version >= soloist.newest.version {
+                                soloist.newest = written;
+                            }
                         }
                         _ => {}
                     }

@@ -89,12 +89,6 @@ impl Checks {
         }
     }
 
-    /// Whether the record of a term was replaced by that of another one.
-    pub(super) fn replaced(&self, lost: Holding, by: Holding) -> bool {
-        let replaced = |e: &Erased| e.holding == lost && e.in_favour_of == Some(by);
-        self.erased.iter().any(replaced)
-    }
-
     /// A soloist leads: what it has never seen it could not wait for.
     pub(super) fn claimed(&mut self, soloist: &Soloist, began: Nanos) {
         for erased in &mut self.erased {

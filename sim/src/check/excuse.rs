@@ -29,12 +29,6 @@ impl World {
         if let Some(counter) = self.excuse_alone(older) {
             return Some(counter);
         }
-        // The older one is the rightful one again, if its record was written back.
-        if self.checks.replaced(new, old)
-            && let Some(counter) = self.excuse_alone(newer)
-        {
-            return Some(counter);
-        }
         self.excused_by_erasure(older, newer)
     }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use soloist_core::election::Elected;
-use soloist_core::record::Snapshot;
+use soloist_core::ids::OpId;
+use soloist_core::record::{Signature, Snapshot};
 use soloist_core::replica::{OnLoss, Outcome, StateName};
 use soloist_core::time::Moment;
 
@@ -40,6 +41,15 @@ impl Source {
     }
 }
 
+impl Soloist {
+    /// Whether it knows of a later write of its own that landed before this version, so that the record was written back.
+    fn has_gone_on(&self, write: OpId, shown: Newest) -> bool {
+        self.landed.is_some_and(|(last, landed)| {
+            write < last && shown.version > landed.version && shown.epoch == landed.epoch
+        })
+    }
+}
+
 impl World {
     pub(crate) fn check_elected(
         &mut self,
@@ -60,7 +70,7 @@ impl World {
         }
     }
 
-    /// The tree that must be killed because of this snapshot: its lease is deleted, emptied or taken.
+    /// The tree that must be killed because of this snapshot: its lease is deleted, emptied, taken, or written back.
     pub(crate) fn shows_loss(
         &mut self,
         host: HostId,
@@ -72,8 +82,9 @@ impl World {
         let tree = soloist.tree()?;
         let (term, _) = soloist.node.term()?;
         let ours = snapshot.record.as_ref().is_some_and(|r| {
-            let signed = r.signed().map(|s| (s.instance, s.term));
-            r.holder.is_some() && signed == Some((soloist.instance, term))
+            let ours = |s: &&Signature| (s.instance, s.term) == (soloist.instance, term);
+            let signed = r.signed().filter(ours);
+            r.holder.is_some() && signed.is_some_and(|s| !soloist.has_gone_on(s.write, newest))
         });
         if ours || !source.is_newer(soloist.newest, newest) {
             return None;

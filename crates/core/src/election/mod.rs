@@ -125,6 +125,9 @@ pub enum Loss {
     Emptied,
     /// Somebody deleted the record.
     Deleted,
+    /// Somebody wrote back an earlier record of this very term over a later one. Nobody knows what lay between the two:
+    /// another leader, perhaps.
+    WrittenBack,
 }
 
 impl Loss {
@@ -133,7 +136,9 @@ impl Loss {
     pub const fn leaves_grace(&self) -> bool {
         match self {
             Self::RenewDeadline | Self::Resigned => true,
-            Self::Expired | Self::Taken(_) | Self::Emptied | Self::Deleted => false,
+            Self::Expired | Self::Taken(_) | Self::Emptied | Self::Deleted | Self::WrittenBack => {
+                false
+            }
         }
     }
 }

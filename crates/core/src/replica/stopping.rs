@@ -61,8 +61,10 @@ impl Replica {
         vec![Action::Resign]
     }
 
+    /// Where a lost lease leaves the child its stop timeout, it leaves none to what a child that has ended left behind.
     pub(super) fn leaves_grace(&self, loss: &Loss) -> bool {
-        loss.leaves_grace() || (self.policy.on_loss == OnLoss::Graceful && *loss == Loss::Expired)
+        let graceful = self.policy.on_loss == OnLoss::Graceful && self.child_exit.is_none();
+        loss.leaves_grace() || (graceful && *loss == Loss::Expired)
     }
 
     /// The guard's deadline: the lease's, or the child's own stop timeout where the user has said that a lost

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use super::knowledge::Knowledge;
 use super::verdict::Source;
 use super::{Answer, Claim, Config, Loss, Output, Purpose, StoreCommand};
-use crate::ids::{Identity, OpId, Term, Token, WatchId};
+use crate::ids::{Identity, OpId, Term, Token, Version, WatchId};
 use crate::record::{Record, Snapshot};
 use crate::spread::Spread;
 use crate::time::Moment;
@@ -53,6 +53,8 @@ pub struct Tenure {
     /// When the last write that is known to have landed was sent.
     sent: Moment,
     valid_until: Moment,
+    /// The last write that is known to have landed, and as which version, or as which version at the latest.
+    landed: (OpId, Version),
 }
 
 impl Tenure {

@@ -46,6 +46,7 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Write {
+    pub(super) op: OpId,
     pub(super) purpose: Purpose,
     pub(super) claim: Claim,
     /// What was known when it was sent.
@@ -233,6 +234,7 @@ impl Election {
             op,
             sent: now,
             kind: Kind::Write(Write {
+                op,
                 purpose,
                 claim,
                 known: self.knowledge.version(),

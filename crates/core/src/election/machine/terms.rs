@@ -3,14 +3,14 @@
 use super::requests::Write;
 use super::{Claim, Election, Phase, Purpose, Source, Tenure};
 use crate::election::{Elected, Loss, Output};
-use crate::ids::{Identity, Term, Token, Version};
+use crate::ids::{Identity, OpId, Term, Token, Version};
 use crate::record::{Record, Snapshot};
 use crate::time::Moment;
 
 impl Election {
     /// A write of ours that was sent then has landed.
     pub(super) fn written(&mut self, now: Moment, sent: Moment, write: Write, version: Version) {
-        let term = Term::new(write.record.transitions);
+        let (op, term) = (write.op, Term::new(write.record.transitions));
         // The watch may have been faster than the answer, and know more.
         let overtaken = self.knowledge.version() > Some(version);
         if !overtaken {
@@ -21,8 +21,11 @@ impl Election {
         }
         match write.purpose {
             Purpose::Acquire if overtaken => {}
-            Purpose::Acquire => self.begin_term(now, sent, term, version, write.claim),
-            Purpose::Renew => self.confirm(sent),
+            Purpose::Acquire => self.begin_term(now, sent, term, (op, version), write.claim),
+            Purpose::Renew => {
+                self.confirm(sent, (op, version));
+                self.check_still_ours();
+            }
             Purpose::Release => self.end_leaving(),
         }
     }
@@ -32,7 +35,7 @@ impl Election {
         now: Moment,
         sent: Moment,
         term: Term,
-        version: Version,
+        landed: (OpId, Version),
         claim: Claim,
     ) {
         let timings = &self.config.timings;
@@ -46,9 +49,10 @@ impl Election {
         }
         let tenure = Tenure {
             term,
-            token: Token::from(version),
+            token: Token::from(landed.1),
             sent,
             valid_until: sent + timings.lease().get(),
+            landed,
         };
         self.requests.won();
         self.phase = Phase::Leading(tenure);
@@ -61,12 +65,13 @@ impl Election {
     }
 
     /// A renewal that was sent then has landed.
-    fn confirm(&mut self, sent: Moment) {
+    fn confirm(&mut self, sent: Moment, landed: (OpId, Version)) {
         let (Phase::Leading(tenure) | Phase::Ending(tenure)) = &mut self.phase else {
             return;
         };
         if sent > tenure.sent {
             tenure.sent = sent;
+            tenure.landed = landed;
             tenure.valid_until = sent + self.config.timings.lease().get();
             let valid_until = tenure.valid_until;
             self.outputs.push_back(Output::Extended { valid_until });
@@ -114,15 +119,15 @@ impl Election {
         let landed = self.requests.unresolved(write);
         self.requests.resolve(write);
         let same_term = self.tenure().is_some_and(|t| t.term == term);
-        if let Some(sent) = landed
+        if let (Some(sent), Some(version)) = (landed, self.knowledge.version())
             && same_term
             && !released
         {
-            self.confirm(sent);
+            self.confirm(sent, (write, version));
         }
     }
 
-    /// A leader that sees its lease deleted, emptied or taken has lost it at once.
+    /// A leader that sees its lease deleted, emptied, taken or written back has lost it at once.
     fn check_still_ours(&mut self) {
         let Some(tenure) = self.tenure() else {
             return;
@@ -132,6 +137,9 @@ impl Election {
             Some(record) => {
                 let this_term = self.wrote(record) && record.transitions == tenure.term.get();
                 match &record.holder {
+                    Some(_) if this_term && self.is_written_back(tenure, record) => {
+                        Loss::WrittenBack
+                    }
                     Some(_) if this_term => return,
                     Some(holder) => Loss::Taken(holder.clone()),
                     None => Loss::Emptied,
@@ -140,5 +148,13 @@ impl Election {
         };
         self.own_term = None;
         self.lose(loss);
+    }
+
+    /// A later version than that of our last write shows an earlier write. In a store that was set back the version is an
+    /// earlier one, too.
+    fn is_written_back(&self, tenure: &Tenure, record: &Record) -> bool {
+        let (write, version) = tenure.landed;
+        let earlier_write = record.signed().is_some_and(|s| s.write < write);
+        earlier_write && self.knowledge.version() > Some(version)
     }
 }

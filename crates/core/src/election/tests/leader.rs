@@ -177,6 +177,51 @@ fn a_lease_deleted_emptied_or_taken_is_lost_at_once() {
     }
 }
 
+/// Found by the simulator: a forged release had let another one lead in between.
+#[test]
+fn an_earlier_record_of_the_same_term_that_is_written_back_is_a_loss() {
+    let renewed = || {
+        let mut bench = Bench::leading();
+        bench.run_until(5.0);
+        bench.answer(5.1, written(3));
+        (bench, mine())
+    };
+    let (mut watching, first) = renewed();
+    let outputs = watching.watch(6.0, at(4, first));
+    assert_eq!(losses(&outputs), [Loss::WrittenBack]);
+
+    let (mut reading, first) = renewed();
+    reading.run_until(10.0);
+    reading.answer(10.1, Answer::LostRace);
+    let outputs = reading.answer(10.2, read(at(4, first)));
+    assert_eq!(losses(&outputs), [Loss::WrittenBack]);
+    reading.stand(10.3);
+    reading.run_until(25.1);
+    assert!(reading.is_idle(), "whoever led in between is waited out");
+}
+
+#[test]
+fn a_record_that_is_written_back_is_a_loss_also_if_the_watch_is_faster_than_the_answer() {
+    let mut bench = Bench::leading();
+    let first = mine();
+    bench.run_until(5.0);
+    assert_eq!(losses(&bench.watch(5.1, at(4, first))), []);
+    let outputs = bench.answer(5.2, written(3));
+    assert_eq!(losses(&outputs), [Loss::WrittenBack]);
+}
+
+#[test]
+fn a_leader_whose_store_was_set_back_to_its_own_term_keeps_it() {
+    let mut bench = Bench::leading();
+    let first = mine();
+    bench.run_until(5.0);
+    bench.answer(5.1, written(3));
+    bench.run_until(10.0);
+    bench.answer(10.1, Answer::LostRace);
+    let outputs = bench.answer(10.2, read(at(2, first)));
+    assert_eq!(losses(&outputs), []);
+}
+
 #[test]
 fn an_operators_edit_of_ones_own_record_is_no_loss_and_the_next_renewal_builds_on_it() {
     let mut bench = Bench::leading();

@@ -2,7 +2,12 @@
 
 use super::*;
 
-const WITHOUT_GRACE: [Loss; 3] = [Loss::Expired, Loss::Emptied, Loss::Deleted];
+const WITHOUT_GRACE: [Loss; 4] = [
+    Loss::Expired,
+    Loss::Emptied,
+    Loss::Deleted,
+    Loss::WrittenBack,
+];
 
 #[test]
 fn a_lost_lease_is_a_stop_signal_and_then_a_kill_before_the_lease_ends() {
@@ -148,6 +153,15 @@ fn a_graceful_loss_leaves_the_whole_stop_timeout_to_child_and_guard() {
     assert_eq!(bench.feed(15.0, Event::Lost(Loss::Expired)), []);
     assert_eq!(bench.run_until(34.9), []);
     assert_eq!(bench.run_until(35.0), [Action::KillTree]);
+}
+
+/// Found by the simulator: soloist was stopped while its child ended, and its guard when it went on.
+#[test]
+fn a_graceful_loss_leaves_nothing_to_what_an_ended_child_has_left_behind() {
+    let mut bench = Bench::leader(graceful());
+    bench.feed(14.9, ended(0));
+    let actions = bench.feed(15.0, Event::Lost(Loss::Expired));
+    assert_eq!(actions[0], Action::KillTree);
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn step() -> impl Strategy<Value = Step> {
     let loss = prop_oneof![
         Just(Loss::RenewDeadline),
         Just(Loss::Emptied),
+        Just(Loss::WrittenBack),
         Just(Loss::Deleted),
     ];
     prop_oneof![

@@ -15,6 +15,7 @@ fn events() -> Vec<Event> {
         Loss::Resigned,
         Loss::Expired,
         Loss::Emptied,
+        Loss::WrittenBack,
         Loss::Deleted,
         Loss::Taken(crate::ids::Identity::try_new("b").expect("a name")),
     ];
