@@ -1,5 +1,7 @@
 //! Between a replica and the store: delays, losses, late arrivals, watches that lag or die.
 
+use std::time::Duration;
+
 use soloist_core::election::{Answer, Base, Purpose};
 use soloist_core::ids::{InstanceId, Version};
 use soloist_core::record::{Record, Snapshot};
@@ -118,7 +120,8 @@ impl World {
     ) {
         if self.now < self.store.down_until {
             if self.rng.percent(50) {
-                self.answer_in(host, soloist, MILLI, &request, Answer::Unavailable);
+                let answer = self.answer_of_a_store_that_is_down();
+                self.answer_in(host, soloist, MILLI, &request, answer);
             }
             return;
         }
@@ -189,6 +192,22 @@ impl World {
         }
     }
 
+    /// An error, or a plea for patience that nobody can rely on: whoever is in front of the store may ask for more than is needed.
+    fn answer_of_a_store_that_is_down(&mut self) -> Answer {
+        match self.rng.percent(30) {
+            true => {
+                let wait = self.rng.between(SECOND, 60 * SECOND);
+                let lease = self.plan.longest_lease();
+                // Nobody waits for longer than a lease.
+                self.note_late(wait.min(lease) + lease / 100 + SECOND);
+                Answer::Throttled {
+                    wait: Duration::from_nanos(wait),
+                }
+            }
+            false => Answer::Unavailable,
+        }
+    }
+
     /// For the checks: what a write means for the terms. It may have gone through although it was meant for a state
     /// that the store has lost.
     fn note_written(
@@ -217,7 +236,7 @@ impl World {
         }
     }
 
-    /// Something is under way that arrives then.
+    /// Something is under way that arrives then, or somebody waits until then.
     pub(crate) fn note_late(&mut self, after: Nanos) {
         self.late_until = self.late_until.max(self.now + after);
     }

@@ -6,6 +6,7 @@ use soloist_core::timings::Timings;
 
 use super::Violation;
 use crate::clock::{MILLI, Nanos, SECOND, nanos};
+use crate::faults::Fault;
 use crate::gaps::Cause;
 use crate::plan::{LINK, START_GUARD, WAKE_UP};
 use crate::queue::{Event, HostId, SoloistId, ToSoloist};
@@ -120,6 +121,13 @@ impl World {
         let others = (0..self.plan.replicas).filter(|h| *h != host);
         let spread = others.map(|h| nanos(self.plan.timings[h].spread())).max();
         let lease = nanos(self.plan.timings[host].lease().get());
+        // Somebody who touches the record again and again must not put the takeover off.
+        if self.rng.percent(50) {
+            for quarter in 1..4 {
+                let at = self.now + lease * quarter / 4;
+                self.queue.push(at, Event::Fault(Fault::LeaseTouched));
+            }
+        }
         let bound = lease + lease / 100 + spread.unwrap_or(0) + LINK + HANDOVER;
         self.queue.push(self.now + bound, Event::ProbeEnds);
     }

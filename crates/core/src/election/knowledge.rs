@@ -159,6 +159,13 @@ impl Knowledge {
                 HolderNow::Believes
                     if before == Before::Doubtful
                         && self.promises.covers(writer, term, promise) => {}
+                // The same for a record that somebody has touched without changing it: whoever touches it again and again
+                // would put the takeover off for ever.
+                HolderNow::Holds
+                    if before == Before::InOrder
+                        && source == Source::Watch
+                        && self.shows_same_write(record)
+                        && self.promises.covers(writer, term, promise) => {}
                 HolderNow::Holds | HolderNow::Believes => {
                     self.promises.show(now, record, promise);
                     if before != Before::InOrder {
@@ -187,6 +194,12 @@ impl Knowledge {
     fn show(&mut self, now: Moment, config: &Config, record: &Record) {
         let promise = record.promise(config.timings.lease());
         self.promises.show(now, record, promise);
+    }
+
+    /// Whether the record bears the signature of the newest one that we know, for the same holder.
+    fn shows_same_write(&self, record: &Record) -> bool {
+        let known = self.record();
+        record.signed().is_some() && known.is_some_and(|known| known.signature == record.signature)
     }
 
     fn note_version(&mut self, snapshot: &Snapshot) {

@@ -143,6 +143,9 @@ impl Promises {
         if self.0.len() > MOST {
             let (first, rest) = self.0.split_at_mut(1);
             let (gone, kept) = (&first[0], &mut rest[0]);
+            // Nobody's in particular, so that the end of one of them does not end it.
+            kept.holder = Holder::Unseen;
+            kept.pod = None;
             kept.duration = kept.duration.max(gone.duration);
             kept.until = kept.until.max(gone.until);
             kept.doubted = true;

@@ -42,29 +42,37 @@ fn with_log(group: &mut Group, flags: &[&str], plan: &[&str], log: PipeWriter) -
     group.spawn_as_it_is("r0", command.stderr(log))
 }
 
-/// All that comes out of the pipe, as it comes.
-fn read_lines(mut reader: PipeReader) -> mpsc::Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut text = String::new();
-        let mut part = [0; 4096];
-        while let Ok(read @ 1..) = reader.read(&mut part) {
-            text.push_str(&String::from_utf8_lossy(&part[..read]));
-            let _ = sender.send(text.clone());
-        }
-    });
-    receiver
+/// All that comes out of a pipe.
+struct Lines {
+    parts: mpsc::Receiver<Vec<u8>>,
+    text: String,
 }
 
-fn wait_text(lines: &mpsc::Receiver<String>, wanted: &str) -> String {
-    let begun = Instant::now();
-    loop {
-        let left = LIMIT.saturating_sub(begun.elapsed());
-        let text = lines.recv_timeout(left);
-        let text = text.unwrap_or_else(|_| panic!("{wanted:?} was not logged"));
-        if text.contains(wanted) {
-            return text;
+impl Lines {
+    fn of(mut reader: PipeReader) -> Self {
+        let (sender, parts) = mpsc::channel();
+        thread::spawn(move || {
+            let mut part = [0; 65536];
+            while let Ok(read @ 1..) = reader.read(&mut part) {
+                let _ = sender.send(part[..read].to_vec());
+            }
+        });
+        Self {
+            parts,
+            text: String::new(),
         }
+    }
+
+    /// Everything so far, once this is among it.
+    fn wait(&mut self, wanted: &str) -> &str {
+        let begun = Instant::now();
+        while !self.text.contains(wanted) {
+            let left = LIMIT.saturating_sub(begun.elapsed());
+            let part = self.parts.recv_timeout(left);
+            let part = part.unwrap_or_else(|_| panic!("{wanted:?} was not logged"));
+            self.text.push_str(&String::from_utf8_lossy(&part));
+        }
+        &self.text
     }
 }
 
@@ -72,17 +80,20 @@ fn wait_text(lines: &mpsc::Receiver<String>, wanted: &str) -> String {
 fn a_log_that_nobody_reads_stops_nobody_and_what_was_lost_is_told() {
     let mut group = Group::with(&["--grace-period", "20s"]);
     let (reader, writer) = full_pipe();
-    let replica = with_log(&mut group, &[], &["chatter=20000"], writer);
+    let status = ["--log-status", "100ms"];
+    let replica = with_log(&mut group, &status, &["chatter=20000"], writer);
     let child = group.wait_start("r0");
     group.wait_event("said", "r0");
     // Long enough for the lease to end, had it not been renewed.
     thread::sleep(lease() * 3 / 2);
     let running = group.running();
     assert!(running.is_some_and(|running| running.pid == child.pid));
-    let lines = read_lines(reader);
-    group.replica(replica).signal(Signal::TERM);
-    let text = wait_text(&lines, "exiting");
+    let mut lines = Lines::of(reader);
     let lost = "lines of the log could not be written";
+    // At the end there is little time left for what waits.
+    lines.wait(lost);
+    group.replica(replica).signal(Signal::TERM);
+    let text = lines.wait("exiting");
     let told = text.lines().find(|line| line.contains(lost));
     let told = told.unwrap_or_else(|| panic!("not told: {text}"));
     let many = told
@@ -119,8 +130,8 @@ fn a_log_that_would_have_to_be_waited_for_is_written_when_there_is_room() {
     set_nonblocking(&writer, true);
     let replica = with_log(&mut group, &[], &[], writer);
     group.wait_start("r0");
-    let lines = read_lines(reader);
-    let text = wait_text(&lines, "the child has started");
+    let mut lines = Lines::of(reader);
+    let text = lines.wait("the child has started");
     assert!(text.contains("elected"), "{text}");
     assert!(!text.contains("could not be written"), "{text}");
     group.replica(replica).signal(Signal::TERM);

@@ -76,7 +76,7 @@ fn a_held_record_is_waited_out_from_when_it_was_seen_and_taken_at_that_version()
 fn a_renewal_that_the_watch_shows_restarts_the_count() {
     let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
     bench.run_until(9.0);
-    bench.watch(9.0, at(8, held("b", 15, 4)));
+    bench.watch(9.0, at(8, renewed(held("b", 15, 4), 3)));
     takeover_between(&mut bench, 24.0, 24.5);
     assert_eq!(bench.write().base, v(8));
 }
@@ -321,6 +321,23 @@ fn two_replicas_with_one_identity_are_two() {
     let twin = held("me", 15, 4);
     let mut bench = Bench::shown(me(), at(7, twin));
     takeover_between(&mut bench, 15.0, 15.5);
+}
+
+#[test]
+fn a_record_that_is_touched_again_and_again_is_taken_when_its_holders_promise_is_over() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    for (seconds, version) in [(4.0, 8), (8.0, 9), (12.0, 10)] {
+        bench.watch(seconds, at(version, held("b", 15, 4)));
+    }
+    takeover_between(&mut bench, 15.0, 15.5);
+
+    // A renewal may lie between what was known and what a read shows.
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    bench.break_watch(4.0);
+    bench.run_until(7.0);
+    assert!(bench.is_reading());
+    bench.answer(8.0, read(at(9, held("b", 15, 4))));
+    takeover_between(&mut bench, 23.0, 23.5);
 }
 
 #[test]

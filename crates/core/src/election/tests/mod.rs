@@ -66,6 +66,18 @@ fn held(by: &str, seconds: u32, transitions: u64) -> Record {
     }
 }
 
+/// The same holder's later write.
+fn renewed(record: Record, write: u64) -> Record {
+    let signature = record.signature.map(|s| Signature {
+        write: OpId::new(write),
+        ..s
+    });
+    Record {
+        signature,
+        ..record
+    }
+}
+
 /// A record that client-go holds.
 fn unsigned(by: &str, seconds: i64, transitions: u64) -> Record {
     Record {

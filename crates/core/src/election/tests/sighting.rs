@@ -40,7 +40,7 @@ fn a_read_that_the_watch_overtook_is_ignored() {
     bench.answer(15.6, Answer::Unknown);
     bench.run_until(17.9);
     assert!(bench.is_reading());
-    bench.watch(17.9, at(8, held("b", 15, 4)));
+    bench.watch(17.9, at(8, renewed(held("b", 15, 4), 3)));
     bench.answer(17.9, read(at(6, released(held("a", 15, 3)))));
     assert!(bench.is_idle());
     bench.run_until(33.4);

@@ -306,7 +306,7 @@ fn a_term_that_only_an_overtaken_read_shows_is_waited_out_too() {
 fn renewals_that_arrive_late_and_all_at_once_are_counted_from_their_arrival() {
     let mut bench = watching(held("b", 15, 4));
     for version in 8..12 {
-        bench.watch(40.0, at(version, held("b", 15, 4)));
+        bench.watch(40.0, at(version, renewed(held("b", 15, 4), version)));
     }
     bench.watch(40.0, absent(12));
     assert_waited_out(&mut bench, 55.0, 55.5);
