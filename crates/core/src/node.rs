@@ -15,6 +15,7 @@ mod tests;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::election::{self, Answer, Config, Elected, Election, Loss, StoreCommand, Tenure};
 use crate::ids::{Identity, OpId, Term, Token, TreeId, WatchId};
@@ -257,6 +258,12 @@ impl Node {
     #[must_use]
     pub const fn tenure(&self) -> Option<&Tenure> {
         self.election.tenure()
+    }
+
+    /// A candidate: over how long it spreads its takeover after a release, because its group is large.
+    #[must_use]
+    pub fn crowd(&self) -> Option<Duration> {
+        self.election.crowd()
     }
 
     /// Who holds the lease, as far as we have seen.

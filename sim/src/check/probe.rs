@@ -39,14 +39,11 @@ const CROWD: Nanos = Timings::LARGEST_CROWD.as_millis() as Nanos * MILLI;
 const EXEC: Nanos = 20 * MILLI;
 const ORDER: Nanos = 2 * MILLI;
 
-/// From the write of a release to the next child: the write, the event, a place in the crowd, a timer, the
-/// takeover's write and its answer or the guard's start, whichever takes longer, the order to the guard, its exec.
-const HANDOVER: Nanos = LINK + LINK + CROWD + WAKE_UP + START + ORDER + WAKE_UP + EXEC;
-const START: Nanos = if 2 * LINK > START_GUARD {
-    2 * LINK
-} else {
-    START_GUARD
-};
+/// From the write of a release to the next child, but for a place in the crowd: the write, the event, a timer, the takeover's
+/// write and its answer, the order to the guard, which is ready, its exec.
+const HANDOVER: Nanos = LINK + LINK + WAKE_UP + 2 * LINK + ORDER + WAKE_UP + EXEC;
+/// Of a replica that may just have been started, and of a group of any size.
+const TAKEOVER: Nanos = HANDOVER + CROWD + START_GUARD;
 
 impl World {
     pub(crate) fn is_probing(&self) -> bool {
@@ -92,7 +89,7 @@ impl World {
         };
         self.send_to_soloist(host, leader, MILLI, what);
         let policy = self.plan.policy(host);
-        let mut bound = nanos(policy.ladder.stop()) + SECOND + HANDOVER;
+        let mut bound = nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
         if others == 0 {
             bound += nanos(policy.cool_down);
         }
@@ -109,8 +106,16 @@ impl World {
             && *leader == id
             && !std::mem::replace(released, true)
         {
-            self.queue.push(self.now + HANDOVER, Event::ProbeEnds);
+            let bound = HANDOVER + self.shortest_crowd();
+            self.queue.push(self.now + bound, Event::ProbeEnds);
         }
+    }
+
+    /// Of those who can take over, the one that is soonest to try.
+    fn shortest_crowd(&self) -> Nanos {
+        let candidates = self.hosts.iter().filter_map(|h| h.soloist.as_ref());
+        let crowds = candidates.filter_map(|s| s.node.crowd());
+        crowds.min().map_or(CROWD, nanos)
     }
 
     fn probe_crash(&mut self, host: HostId) {
@@ -128,7 +133,7 @@ impl World {
                 self.queue.push(at, Event::Fault(Fault::LeaseTouched));
             }
         }
-        let bound = lease + lease / 100 + spread.unwrap_or(0) + LINK + HANDOVER;
+        let bound = lease + lease / 100 + spread.unwrap_or(0) + LINK + TAKEOVER;
         self.queue.push(self.now + bound, Event::ProbeEnds);
     }
 

@@ -139,7 +139,7 @@ impl Knowledge {
         };
         match (before, &snapshot.record) {
             (Before::InOrder, Some(record)) => match source {
-                Source::Watch => self.promises.succeed_before_our_eyes(now, record),
+                Source::Watch => self.promises.succeed_observed(now, record),
                 Source::Read { .. } => self.promises.succeed(now, record),
             },
             (Before::InOrder, None) => {}

@@ -101,7 +101,7 @@ impl Promises {
 
     /// The same, and we saw it happen: then whoever held it before has let go, which we saw, or its promise is over for us,
     /// too, or it was the former container of the same Pod. Anybody else has been written over.
-    pub(super) fn succeed_before_our_eyes(&mut self, now: Moment, record: &Record) {
+    pub(super) fn succeed_observed(&mut self, now: Moment, record: &Record) {
         let (term, pod) = (Term::new(record.transitions), pod_of(record));
         let former_self = |p: &Promise| pod.is_some() && p.pod == pod;
         self.0

@@ -5,6 +5,7 @@ mod rights;
 mod terms;
 
 use alloc::collections::VecDeque;
+use core::time::Duration;
 
 use super::knowledge::Knowledge;
 use super::verdict::Source;
@@ -272,6 +273,12 @@ impl Election {
     #[must_use]
     pub const fn is_candidate(&self) -> bool {
         matches!(self.phase, Phase::Candidate)
+    }
+
+    /// A candidate: over how long it spreads its takeover after a release.
+    #[must_use]
+    pub fn crowd(&self) -> Option<Duration> {
+        self.is_candidate().then(|| self.requests.crowd())
     }
 
     /// Who holds the lease, as far as we have seen.

@@ -169,6 +169,10 @@ impl Requests {
         found.map(|(_, sent)| *sent)
     }
 
+    pub(super) const fn crowd(&self) -> Duration {
+        self.crowd
+    }
+
     pub(super) fn won(&mut self) {
         self.crowd = Duration::ZERO;
     }
