@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -134,14 +134,16 @@ impl WebChild {
     /// Its code and its log.
     pub(crate) async fn ended(mut self) -> (Option<i32>, String) {
         let ended = tokio::task::spawn_blocking(move || {
-            // Its standard error ends with it, or is silent for too long.
             let mut log = String::new();
-            while let Ok(line) = self.log.recv_timeout(PATIENCE) {
-                log += &line;
-                log.push('\n');
+            loop {
+                match self.log.recv_timeout(PATIENCE) {
+                    Ok(line) => log = log + &line + "\n",
+                    Err(RecvTimeoutError::Disconnected) => break,
+                    Err(RecvTimeoutError::Timeout) => panic!("the child does not end\n{log}"),
+                }
             }
-            let is_over = self.process.try_wait().unwrap();
-            let code = is_over.expect("the child ends").code();
+            // Its standard error has ended, so it has or is about to.
+            let code = self.process.wait().unwrap().code();
             (code, log)
         });
         ended.await.unwrap()
