@@ -2,7 +2,8 @@
 
 use std::future::pending;
 use std::io::{BufRead, BufReader, Read};
-use std::net::SocketAddr;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,16 +15,15 @@ use axum::routing::get;
 use rustix::process::{Pid, Signal, kill_process};
 use soloist_worker::server::Server;
 use soloist_worker::{Part, Worker};
-use tokio::net::TcpListener;
 
 use crate::stage::PATIENCE;
 
 const NOBODY: &str = "65534";
 const ENTRY: &str = "child::this_program_as_a_child";
-/// Says that we are the child, and which.
-const KIND: &str = "SERVER_TEST_CHILD";
+/// Says that we are the child.
+const MARK: &str = "SERVER_TEST_CHILD";
 
-/// As whom a child runs, and on what it listens.
+/// As whom a child runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// As whoever runs the test.
@@ -32,15 +32,9 @@ pub(crate) enum Kind {
     NobodyWithNetAdmin,
     /// As an ordinary user.
     Nobody,
-    /// As an ordinary user, with a listener that is bound to an interface: nothing keeps new connections out.
-    NobodyOnInterface,
 }
 
 impl Kind {
-    fn name(self) -> String {
-        format!("{self:?}")
-    }
-
     /// Why this kind cannot be played here.
     fn obstacle(self) -> Option<&'static str> {
         if self == Self::Own {
@@ -73,15 +67,14 @@ impl Kind {
 
 /// Killed when it is dropped.
 pub(crate) struct WebChild {
-    pub(crate) address: SocketAddr,
     process: Child,
     log: Receiver<String>,
     _folder: tempfile::TempDir,
 }
 
 impl WebChild {
-    /// With so much time to drain. `None`, with a word, where this kind cannot be played.
-    pub(crate) fn start(kind: Kind, drain: Duration) -> Option<Self> {
+    /// On this listener, with so much time to drain. `None`, with a word, where this kind cannot be played.
+    pub(crate) fn start(kind: Kind, listener: TcpListener, drain: Duration) -> Option<Self> {
         if let Some(obstacle) = kind.obstacle() {
             println!("skipped: {kind:?}: {obstacle}");
             return None;
@@ -95,7 +88,7 @@ impl WebChild {
         let mut process = kind
             .command(&program)
             .args(["--exact", ENTRY, "--nocapture", "--quiet"])
-            .env(KIND, kind.name())
+            .env(MARK, "1")
             .env("SOLOIST_NAME", "test")
             .env("SOLOIST_IDENTITY", "test")
             .env("SOLOIST_TERM", "1")
@@ -105,21 +98,13 @@ impl WebChild {
             .env_remove("NOTIFY_SOCKET")
             .env_remove("WATCHDOG_USEC")
             .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
+            .stdin(OwnedFd::from(listener))
+            .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = collect(process.stdout.take().unwrap());
         let log = collect(process.stderr.take().unwrap());
-        let address = loop {
-            let line = lines.recv_timeout(PATIENCE).expect("the child's address");
-            if let Some((_, address)) = line.split_once("listening on ") {
-                break address.parse().unwrap();
-            }
-        };
         Some(Self {
-            address,
             process,
             log,
             _folder: folder,
@@ -173,31 +158,33 @@ fn collect(from: impl Read + Send + 'static) -> Receiver<String> {
 /// No test of its own: what a [`WebChild`] runs.
 #[test]
 fn this_program_as_a_child() {
-    let Ok(kind) = std::env::var(KIND) else {
+    if std::env::var_os(MARK).is_none() {
         return;
-    };
+    }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let code = runtime.block_on(serve(&kind));
+    let code = runtime.block_on(serve());
     std::process::exit(i32::from(code != ExitCode::SUCCESS));
 }
 
-async fn serve(kind: &str) -> ExitCode {
+async fn serve() -> ExitCode {
     tracing_subscriber::fmt()
         .with_ansi(false)
         .with_writer(std::io::stderr)
         .init();
     let worker = Worker::from_env().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    #[cfg(target_os = "linux")]
-    if kind == Kind::NobodyOnInterface.name() {
-        let socket = socket2::SockRef::from(&listener);
-        socket.bind_device(Some(b"lo")).unwrap();
-    }
-    println!("listening on {}", listener.local_addr().unwrap());
     let app = Router::new()
         .route("/hello", get(async || "hello"))
         .route("/never", get(async || pending::<()>().await));
-    worker
-        .run([Part::server("http", Server::new(listener), app)])
-        .await
+    let server = Server::new(listener_from_stdin());
+    worker.run([Part::server("http", server, app)]).await
+}
+
+/// The listener is nobody else's afterwards.
+fn listener_from_stdin() -> tokio::net::TcpListener {
+    let listener = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
+    let nothing = std::fs::File::open("/dev/null").unwrap();
+    rustix::stdio::dup2_stdin(nothing).unwrap();
+    let listener = TcpListener::from(listener);
+    listener.set_nonblocking(true).unwrap();
+    tokio::net::TcpListener::from_std(listener).unwrap()
 }

@@ -23,6 +23,8 @@ const CONNECT_LIMIT: Duration = Duration::from_millis(200);
 pub(crate) enum Manner {
     /// One for each request, which comes after this time.
     Fresh(Duration),
+    /// One for each request. Comes again even if it was refused, or reset before it was heard.
+    Restless,
     /// HTTP/1, one until the server closes it as announced.
     KeepAlive,
     /// HTTP/2, one until the server says GOAWAY.
@@ -98,6 +100,10 @@ async fn ask_until_refused(address: SocketAddr, manner: Manner, count: Arc<Count
     while !count.is_over.load(Ordering::Relaxed) {
         let stream = match timeout(CONNECT_LIMIT, TcpStream::connect(address)).await {
             Err(_) => continue,
+            Ok(Err(_)) if matches!(manner, Manner::Restless) => {
+                sleep(Duration::from_millis(1)).await;
+                continue;
+            }
             Ok(Err(error)) => {
                 assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
                 return;
@@ -109,6 +115,7 @@ async fn ask_until_refused(address: SocketAddr, manner: Manner, count: Arc<Count
                 sleep(thinks).await;
                 count.add(within("an answer", ask_once(stream)).await);
             }
+            Manner::Restless => count.add(within("an answer", ask_once(stream)).await),
             Manner::KeepAlive => within("answers", ask_on(stream, &count)).await,
             Manner::Http2 => within("answers", ask_http2(stream, &count)).await,
         }
