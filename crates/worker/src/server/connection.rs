@@ -4,7 +4,6 @@ use std::error::Error;
 use std::mem::replace;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
@@ -17,15 +16,12 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 use tracing::debug;
 
-use super::Shared;
 use super::activity::{Activity, InFlight};
 use super::handler::answer;
 use super::listener::Accepted;
 use super::peer::Peer;
 use super::wire::{Transport, Wire};
-
-/// An HTTP/2 client has at least so long to answer the farewell.
-const FAREWELL: Duration = Duration::from_secs(1);
+use super::{MORE_THAN_A_ROUND_TRIP, Shared};
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -89,7 +85,7 @@ async fn shake_hands(
         let late = async {
             tokio::select! {
                 () = tokio::time::sleep(shared.limits.header) => {}
-                () = shared.linger_is_over() => {}
+                () = shared.handshake_is_over() => {}
             }
         };
         let stream = tokio::select! {
@@ -127,11 +123,11 @@ async fn drain<C: Future<Output = Result<(), Failure>>>(
     let half = shared.shutdown.time_left().unwrap_or_default() / 2;
     let end_of_linger = || {
         let linger = match activity.is_http2() {
-            true => shared.limits.linger.max(FAREWELL),
+            true => shared.limits.linger.max(MORE_THAN_A_ROUND_TRIP),
             false => shared.limits.linger,
         };
         let since = activity.idle_since()?.max(begun);
-        Some(since + linger.min(half)).map(|end| end.min(begun + half))
+        Some((since + linger).min(begun + half))
     };
     let mut is_told = false;
     let mut has_answered = false;

@@ -61,6 +61,9 @@ pub use tls::{Tls, TlsError};
 use crate::Shutdown;
 use listener::Accepted;
 
+/// For a peer's answer to GOAWAY, or to finish a TLS handshake, when the shutdown has begun; however short the linger is.
+const MORE_THAN_A_ROUND_TRIP: Duration = Duration::from_secs(1);
+
 /// One listener and how to leave it.
 #[derive(Debug)]
 #[must_use = "it does nothing until serve is called"]
@@ -130,7 +133,7 @@ impl Server {
 
     /// How long a connection without a request stays open when the shutdown has begun (1 s), counted from its last
     /// response. At most half of the time that the shutdown has: what comes must also be answered. HTTP/2 clients, which
-    /// are told at once, have at least a second to say that they have heard it.
+    /// are told at once, have at least a second to say that they have heard it; TLS handshakes have that, too.
     pub const fn linger(mut self, linger: Duration) -> Self {
         self.limits.linger = linger;
         self
@@ -210,12 +213,13 @@ impl Shared {
         in_flight
     }
 
-    /// Waits until the shutdown has begun, and then for what a connection without a request has.
+    /// Waits until the shutdown has begun, and then for as long as a TLS handshake has.
     #[cfg(feature = "server-tls")]
-    async fn linger_is_over(&self) {
+    async fn handshake_is_over(&self) {
         self.shutdown.begun().await;
         let half = self.shutdown.time_left().unwrap_or_default() / 2;
-        tokio::time::sleep(self.limits.linger.min(half)).await;
+        let linger = self.limits.linger.max(MORE_THAN_A_ROUND_TRIP);
+        tokio::time::sleep(linger.min(half)).await;
     }
 
     /// The listener is closed.

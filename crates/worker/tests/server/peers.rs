@@ -1,7 +1,10 @@
 //! Who asks, and over what.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::map_request;
 use axum::routing::get;
 use axum::{Extension, Router};
 use soloist_worker::Shutdown;
@@ -25,26 +28,45 @@ fn app() -> Router {
     Router::new().route("/", get(who))
 }
 
-#[tokio::test]
-async fn a_handler_learns_the_address_of_its_client() {
+/// What the client is told, and what it should be.
+async fn told_and_own_address(app: Router) -> [String; 2] {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = Shutdown::new(LONG);
     let begin = shutdown.clone();
-    let served = tokio::spawn(async move { Server::new(listener).serve(app(), &shutdown).await });
+    let served = tokio::spawn(async move { Server::new(listener).serve(app, &shutdown).await });
     let mut client = Client::new(address).await;
     let own = client.stream.local_addr().unwrap().to_string();
     client.get("/").await;
     client.head().await;
-    assert_eq!(client.text(own.len()).await, own);
+    let told = client.text(own.len()).await;
     drop(client);
     begin.begin();
-    assert!(
-        within("the server ends", served)
-            .await
-            .unwrap()
-            .is_complete()
-    );
+    let drained = within("the server ends", served).await.unwrap();
+    assert!(drained.is_complete(), "{drained:?}");
+    [told, own]
+}
+
+#[tokio::test]
+async fn a_handler_learns_the_address_of_its_client() {
+    let [told, own] = told_and_own_address(app()).await;
+    assert_eq!(told, own);
+}
+
+/// As `docs/worker.md` has it.
+#[tokio::test]
+async fn a_handler_that_wants_connect_info_can_have_it() {
+    let who = async |ConnectInfo(address): ConnectInfo<SocketAddr>| address.to_string();
+    let app = Router::new().route("/", get(who));
+    let app = app.layer(map_request(async |mut request: Request| {
+        let peer = request.extensions().get::<Peer>();
+        if let Some(PeerAddress::Tcp(address)) = peer.map(Peer::address) {
+            request.extensions_mut().insert(ConnectInfo(address));
+        }
+        request
+    }));
+    let [told, own] = told_and_own_address(app).await;
+    assert_eq!(told, own);
 }
 
 #[tokio::test]

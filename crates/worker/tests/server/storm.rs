@@ -37,7 +37,7 @@ async fn who_waits_to_be_accepted_when_the_shutdown_begins_is_served() {
 }
 
 /// IPv4 and, where the machine has it, IPv6.
-fn loopbacks() -> Vec<&'static str> {
+pub(crate) fn loopbacks() -> Vec<&'static str> {
     let mut addresses = vec!["127.0.0.1:0", "[::1]:0"];
     addresses.retain(|address| match std::net::TcpListener::bind(address) {
         Ok(_) => true,

@@ -12,7 +12,7 @@ use crate::child::{Kind, WebChild};
 use crate::load::{Load, Manner};
 use crate::stage::Client;
 #[cfg(target_os = "linux")]
-use crate::storm::lose_ends_of_handshakes;
+use crate::storm::{loopbacks, lose_ends_of_handshakes};
 
 const DRAIN: Duration = Duration::from_secs(20);
 const THINKS: Duration = Duration::from_millis(20);
@@ -26,7 +26,11 @@ const MANNERS: [(Manner, usize); 4] = [
 const ENOUGH: usize = 300;
 
 fn listen() -> (TcpListener, SocketAddr) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listen_on("127.0.0.1:0")
+}
+
+fn listen_on(address: &str) -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind(address).unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
@@ -61,8 +65,8 @@ async fn an_ordinary_user_loses_no_request() {
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ordinary_user_resets_nobody_who_has_connected_and_is_not_yet_heard() {
-    for _ in 0..3 {
-        let (listener, address) = listen();
+    for address in loopbacks().into_iter().cycle().take(4) {
+        let (listener, address) = listen_on(address);
         if let Err(error) = lose_ends_of_handshakes(&SockRef::from(&listener)) {
             println!("skipped: no socket filter: {error}");
             return;
