@@ -224,10 +224,11 @@ mod tests {
         assert_eq!(heard.last().unwrap(), "STATUS=4999\nREADY=1");
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn an_abstract_socket_is_found() {
         let name = format!("soloist-worker-test-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let address = abstract_address(name.as_ref()).unwrap();
         let listener = StdDatagram::bind_addr(&address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = UnixDatagram::from_std(listener).unwrap();
