@@ -30,25 +30,33 @@ pub(crate) enum Kind {
     Own,
     /// As an ordinary user that may attach socket filters.
     NobodyWithNetAdmin,
-    /// As an ordinary user.
+    /// As an ordinary user: whoever runs the test, or nobody if that is root.
     Nobody,
 }
 
 impl Kind {
+    fn is_ourselves(self) -> bool {
+        match self {
+            Self::Own => true,
+            Self::Nobody => !rustix::process::geteuid().is_root(),
+            Self::NobodyWithNetAdmin => false,
+        }
+    }
+
     /// Why this kind cannot be played here.
     fn obstacle(self) -> Option<&'static str> {
-        if self == Self::Own {
+        if self.is_ourselves() {
             return None;
         }
         if !rustix::process::geteuid().is_root() {
-            return Some("only root can become another user");
+            return Some("only root can give a right");
         }
         let setpriv = Command::new("setpriv").arg("--version").output();
         setpriv.err().map(|_| "setpriv is not installed")
     }
 
     fn command(self, program: &std::path::Path) -> Command {
-        if self == Self::Own {
+        if self.is_ourselves() {
             return Command::new(program);
         }
         let mut command = Command::new("setpriv");
