@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, Request};
 use axum::middleware::map_request;
@@ -11,6 +12,7 @@ use soloist_worker::Shutdown;
 use soloist_worker::server::{Peer, PeerAddress, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 use crate::stage::{Client, LONG, within};
 
@@ -106,31 +108,31 @@ async fn no_client_of_a_unix_socket_is_reset_that_has_connected() {
         let begin = shutdown.clone();
         let served =
             tokio::spawn(async move { Server::new(listener).serve(app(), &shutdown).await });
+        let answered = Arc::new(Semaphore::new(0));
         let mut clients = tokio::task::JoinSet::new();
         for _ in 0..16 {
-            let path = path.clone();
+            let (path, answered) = (path.clone(), answered.clone());
             clients.spawn(async move {
-                let mut answered = 0;
                 loop {
                     let mut client = match UnixStream::connect(&path).await {
                         Ok(client) => client,
                         Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
                         Err(error) => {
                             assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-                            return answered;
+                            return;
                         }
                     };
                     let mut byte = [0];
                     client.write_all(REQUEST).await.unwrap();
                     client.read_exact(&mut byte).await.unwrap();
-                    answered += 1;
+                    answered.add_permits(1);
                 }
             });
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let enough = within("answers", answered.acquire_many(200)).await;
+        enough.unwrap().forget();
         begin.begin();
-        let answered = within("all clients are refused", clients.join_all()).await;
-        assert!(answered.iter().sum::<usize>() > 0);
+        within("all clients are refused", clients.join_all()).await;
         let drained = within("the server ends", served).await.unwrap();
         assert!(drained.is_complete(), "{drained:?}");
     }
