@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +145,7 @@ impl Line {
 fn connect(name: &OsStr) -> io::Result<(StdDatagram, UnixDatagram)> {
     let address = match name.as_bytes() {
         // As systemd writes the abstract ones.
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'@', name @ ..] => abstract_address(name)?,
         _ => SocketAddr::from_pathname(name)?,
     };
     let socket = StdDatagram::unbound()?;
@@ -154,6 +153,19 @@ fn connect(name: &OsStr) -> io::Result<(StdDatagram, UnixDatagram)> {
     socket.connect_addr(&address)?;
     let wait = UnixDatagram::from_std(socket.try_clone()?)?;
     Ok((socket, wait))
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
+    use std::os::linux::net::SocketAddrExt;
+
+    SocketAddr::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
+    let why = "only Linux has sockets with abstract names";
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
 }
 
 #[cfg(test)]
@@ -212,10 +224,11 @@ mod tests {
         assert_eq!(heard.last().unwrap(), "STATUS=4999\nREADY=1");
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn an_abstract_socket_is_found() {
         let name = format!("soloist-worker-test-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
+        let address = abstract_address(name.as_ref()).unwrap();
         let listener = StdDatagram::bind_addr(&address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let listener = UnixDatagram::from_std(listener).unwrap();

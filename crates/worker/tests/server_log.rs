@@ -53,10 +53,11 @@ async fn the_log_names_what_was_in_flight_and_what_was_cut() {
     let drained = timeout(PATIENCE, served).await.unwrap().unwrap();
     assert_eq!(drained.cut, 2);
     let log = log.text();
-    let [begun, cut] = log.lines().collect::<Vec<_>>()[..] else {
+    let [begun, door, cut] = log.lines().collect::<Vec<_>>()[..] else {
         panic!("{log}");
     };
     assert!(begun.contains(" INFO ") && begun.contains("requests=2 connections=2"));
+    assert!(door.contains(" INFO ") && door.contains("new connections "));
     assert!(cut.contains(" WARN ") && cut.contains("requests=2 connections=2"));
 }
 

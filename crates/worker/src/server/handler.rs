@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::header::{CONNECTION, HeaderValue};
+use hyper::header::{CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::{Request, Response, StatusCode, Version};
 use pin_project_lite::pin_project;
 use tower::{Service, ServiceExt};
@@ -25,6 +25,7 @@ where
     S: Service<Request<Incoming>, Response = Response<B>>,
 {
     let version = request.version();
+    let is_grpc = is_grpc(request.headers());
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let mut call = pin!(service.oneshot(request));
     let called = poll_fn(
@@ -39,10 +40,9 @@ where
             (Response::from_parts(head, ()), Some(body))
         }
         None => {
-            warn!(%method, path = uri.path(), "a handler panicked; the client is told 500");
-            let mut response = Response::new(());
-            *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-            (response, None)
+            let told = if is_grpc { "INTERNAL" } else { "500" };
+            warn!(%method, path = uri.path(), "a handler panicked; the client is told {told}");
+            (after_panic(is_grpc), None)
         }
     };
     let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -54,6 +54,29 @@ where
         body,
         _in_flight: in_flight,
     }))
+}
+
+fn is_grpc(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    kind.is_some_and(|kind| kind.starts_with(b"application/grpc"))
+}
+
+/// What tower-http's `CatchPanic` says, without the box around every body, and in gRPC's words to who speaks gRPC.
+fn after_panic(is_grpc: bool) -> Response<()> {
+    let mut response = Response::new(());
+    if !is_grpc {
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        return response;
+    }
+    for (name, value) in [
+        ("content-type", "application/grpc"),
+        ("grpc-status", "13"),
+        ("grpc-message", "the method panicked"),
+    ] {
+        let value = HeaderValue::from_static(value);
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
 pin_project! {

@@ -1,73 +1,144 @@
-//! Accepts connections, and leaves a listener without resetting any.
+//! Where connections come from.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::mem::{replace, take};
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::time::sleep;
 use tracing::{debug, info, warn};
 
-use crate::Shutdown;
+use super::peer::PeerAddress;
+use super::wire::Transport;
 
 /// After an error that is not the connection's own, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// For handshakes under way: long enough for a far client, and for one whose segment was lost and that repeats it (after
-/// 200 ms); short of 1 s, after which a client repeats a SYN and learns that it is refused.
-const SETTLE: Duration = Duration::from_millis(300);
+/// A peer whose host has gone is noticed after 25 s, if nothing was being sent to it.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(10))
+    .with_interval(Duration::from_secs(5))
+    .with_retries(3);
+
+/// What a [`Server`](super::Server) listens on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Listener {
+    /// TCP, over IPv4 or IPv6.
+    Tcp(TcpListener),
+    /// A Unix socket. Its file is left where it is: remove it before you bind to the same path.
+    Unix(UnixListener),
+}
+
+impl From<TcpListener> for Listener {
+    fn from(listener: TcpListener) -> Self {
+        Self::Tcp(listener)
+    }
+}
+
+impl From<UnixListener> for Listener {
+    fn from(listener: UnixListener) -> Self {
+        Self::Unix(listener)
+    }
+}
+
+/// A connection, and whose it is.
+pub(super) struct Accepted {
+    pub(super) transport: Box<dyn Transport>,
+    pub(super) address: PeerAddress,
+}
+
+impl Accepted {
+    fn tcp(stream: TcpStream, address: std::net::SocketAddr) -> Self {
+        // Small frames, as gRPC has them, must not wait for each other.
+        let set = stream.set_nodelay(true);
+        let set = set.and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&KEEPALIVE));
+        if let Err(error) = set {
+            debug!(%error, "a connection has gone at once");
+        }
+        Self {
+            transport: Box::new(stream),
+            address: PeerAddress::Tcp(address),
+        }
+    }
+
+    fn unix(stream: UnixStream) -> io::Result<Self> {
+        let address = PeerAddress::Unix(stream.peer_cred()?);
+        Ok(Self {
+            transport: Box::new(stream),
+            address,
+        })
+    }
+}
+
+impl Listener {
+    async fn next(&self) -> io::Result<Accepted> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
+                Ok(Accepted::tcp(stream, address))
+            }
+            Self::Unix(listener) => Accepted::unix(listener.accept().await?.0),
+        }
+    }
+
+    /// Asks the kernel. tokio's `accept` may say "nothing there" of a backlog that it has not looked at.
+    fn next_in_backlog(&self) -> io::Result<Accepted> {
+        let (stream, address) = self.socket().accept()?;
+        stream.set_nonblocking(true)?;
+        match self {
+            Self::Tcp(_) => {
+                let address = address.as_socket().ok_or(ErrorKind::ConnectionAborted)?;
+                Ok(Accepted::tcp(TcpStream::from_std(stream.into())?, address))
+            }
+            Self::Unix(_) => Accepted::unix(UnixStream::from_std(stream.into())?),
+        }
+    }
+
+    pub(super) fn socket(&self) -> SockRef<'_> {
+        match self {
+            Self::Tcp(listener) => SockRef::from(listener),
+            Self::Unix(listener) => SockRef::from(listener),
+        }
+    }
+}
 
 /// Accepts for ever. To drop it loses no connection.
-pub(super) async fn accept(listener: &TcpListener, take: &mut impl FnMut(TcpStream)) -> Infallible {
+pub(super) async fn accept(listener: &Listener, take: &mut impl FnMut(Accepted)) -> Infallible {
     let mut trouble = Trouble::default();
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        take(accept_one(listener, &mut trouble).await);
+    }
+}
+
+pub(super) async fn accept_one(listener: &Listener, trouble: &mut Trouble) -> Accepted {
+    loop {
+        match listener.next().await {
+            Ok(accepted) => {
                 trouble.end();
-                take(stream);
+                return accepted;
             }
             Err(error) => trouble.pause(&error).await,
         }
     }
 }
 
-/// A client is connected as soon as the kernel has answered it, long before we accept; to close the listener resets
-/// all that it still holds. So: let nobody in, wait for who is at the door, take all that have come in, then close.
-pub(super) async fn close(
-    listener: TcpListener,
-    shutdown: &Shutdown,
-    take: &mut impl FnMut(TcpStream),
+/// Accepts what the kernel holds, and at most so many.
+pub(super) async fn accept_backlog(
+    listener: &Listener,
+    at_most: usize,
+    take: &mut impl FnMut(Accepted),
 ) {
-    if let Err(error) = drop_handshakes(&listener) {
-        debug!(%error, "the kernel goes on with handshakes; some that end just now may be reset");
-    }
-    tokio::select! {
-        biased;
-        () = sleep(SETTLE) => {}
-        () = shutdown.over() => {}
-        never = accept(&listener, take) => match never {},
-    }
-    tokio::select! {
-        biased;
-        () = empty(listener, take) => {}
-        () = shutdown.over() => {}
-    }
-}
-
-/// Not by tokio's `accept`, which may say "nothing there" of a backlog that it has not looked at.
-async fn empty(listener: TcpListener, take: &mut impl FnMut(TcpStream)) {
-    let Ok(listener) = listener.into_std() else {
-        return;
-    };
     let mut trouble = Trouble::default();
-    loop {
-        let accepted = listener.accept().and_then(|(stream, _)| {
-            stream.set_nonblocking(true)?;
-            TcpStream::from_std(stream)
-        });
-        match accepted {
-            Ok(stream) => take(stream),
+    let mut accepted = 0;
+    while accepted < at_most {
+        match listener.next_in_backlog() {
+            Ok(connection) => {
+                accepted += 1;
+                take(connection);
+            }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) => trouble.pause(&error).await,
         }
@@ -76,7 +147,7 @@ async fn empty(listener: TcpListener, take: &mut impl FnMut(TcpStream)) {
 
 /// Connections cannot be accepted. One line says so, however long it lasts.
 #[derive(Debug, Default)]
-struct Trouble {
+pub(super) struct Trouble {
     is_known: bool,
 }
 
@@ -88,6 +159,7 @@ impl Trouble {
             ErrorKind::ConnectionAborted
                 | ErrorKind::ConnectionReset
                 | ErrorKind::ConnectionRefused
+                | ErrorKind::NotConnected
                 | ErrorKind::Interrupted
         );
         if is_of_connection {
@@ -105,31 +177,4 @@ impl Trouble {
             info!("connections are accepted again");
         }
     }
-}
-
-/// From now on the kernel ignores who wants to connect. What is connected, or about to be, is not touched.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-fn drop_handshakes(listener: &TcpListener) -> io::Result<()> {
-    use socket2::{SockFilter, SockRef};
-
-    // Classic BPF, on what begins with the TCP header, for IPv4 and IPv6 alike: flags & (SYN | ACK) == SYN.
-    const FLAGS: u32 = 13;
-    const SYN: u32 = 0x02;
-    const ACK: u32 = 0x10;
-    const LOAD_BYTE: u16 = 0x30;
-    const AND: u16 = 0x54;
-    const JUMP_IF_EQUAL: u16 = 0x15;
-    const RETURN: u16 = 0x06;
-    SockRef::from(listener).attach_filter(&[
-        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
-        SockFilter::new(AND, 0, 0, SYN | ACK),
-        SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ])
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn drop_handshakes(_: &TcpListener) -> io::Result<()> {
-    Err(ErrorKind::Unsupported.into())
 }

@@ -4,23 +4,23 @@ use std::time::Duration;
 
 use crate::stage::*;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GO_AWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const ACK: u8 = 1;
-const END_STREAM: u8 = 1;
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GO_AWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const ACK: u8 = 1;
+pub(crate) const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
 const ANY_STREAM: u32 = u32::MAX >> 1;
 
-struct Frame {
-    kind: u8,
-    flags: u8,
-    stream: u32,
-    payload: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) kind: u8,
+    pub(crate) flags: u8,
+    pub(crate) stream: u32,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Frame {
@@ -31,7 +31,7 @@ impl Frame {
 }
 
 impl Client {
-    async fn frame(&mut self) -> Frame {
+    pub(crate) async fn frame(&mut self) -> Frame {
         let head = self.read(9).await;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
         Frame {
@@ -42,7 +42,7 @@ impl Client {
         }
     }
 
-    async fn wait_for(&mut self, kind: u8) -> Frame {
+    pub(crate) async fn wait_for(&mut self, kind: u8) -> Frame {
         loop {
             let frame = self.frame().await;
             if frame.kind == kind {
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    async fn send_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    pub(crate) async fn send_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
         let mut frame = length[1..].to_vec();
         frame.extend([kind, flags]);
@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// Opens an HTTP/2 connection with windows for all that we want to read.
-    async fn greet(&mut self) {
+    pub(crate) async fn greet(&mut self) {
         self.send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
         let initial_window = [0, 4, 0x7f, 0xff, 0xff, 0xff];
         self.send_frame(SETTINGS, 0, 0, &initial_window).await;
@@ -69,7 +69,7 @@ impl Client {
             .await;
     }
 
-    async fn ask(&mut self, stream: u32, path: &str) {
+    pub(crate) async fn ask(&mut self, stream: u32, path: &str) {
         let mut block = vec![0x82, 0x86, 0x04, u8::try_from(path.len()).unwrap()];
         block.extend(path.as_bytes());
         block.extend([0x01, 4]);
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// The length of a stream's response, to its end.
-    async fn body(&mut self, stream: u32) -> usize {
+    pub(crate) async fn body(&mut self, stream: u32) -> usize {
         let mut length = 0;
         loop {
             let frame = self.wait_for(DATA).await;

@@ -42,13 +42,17 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new(budget: Duration, linger: Duration) -> Self {
+        Self::with(budget, |server| server.linger(linger)).await
+    }
+
+    pub(crate) async fn with(budget: Duration, set: impl FnOnce(Server) -> Server) -> Self {
         let hands = Hands::default();
         let shutdown = Shutdown::new(budget);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let served = tokio::spawn({
             let (app, shutdown) = (hands.app(), shutdown.clone());
-            let server = Server::new(listener).linger(linger);
+            let server = set(Server::new(listener));
             async move { server.serve(app, &shutdown).await }
         });
         Self {
