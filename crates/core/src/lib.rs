@@ -1,10 +1,12 @@
 //! The rules of soloist as pure code.
 //!
-//! Three state machines, each fed with events and the local time, each answering with what to do:
+//! State machines, each fed with events and the local time, each answering with what to do:
 //!
+//! - [`node::Node`]: one whole replica, which is the next two as one machine. `soloist run` and the simulator drive it
 //! - [`election::Election`]: who holds the lease, and until when may we believe it?
 //! - [`replica::Replica`]: what becomes of the child, given the lease, the child and the signals?
 //! - [`guard::Guard`]: when must the child's tree die although soloist says nothing?
+//! - [`keepalive::Keepalive`]: does the guard still answer?
 //!
 //! and the settings that they run on: [`timings`], [`ladder`], [`backoff`].
 //!

@@ -10,7 +10,8 @@
 //! Between [`Output::Elected`] and the `valid_until` last told, no other replica that runs this code on
 //! the same store is elected, if the clocks' rates differ by less than
 //! [`Timings::RATE_TOLERANCE`](crate::timings::Timings::RATE_TOLERANCE) (the margins allow for more) and
-//! nobody deletes the record by hand while the leader is cut off. See `docs/safety.md`.
+//! nobody takes the record away by hand, or sets the store back, while the leader cannot notice. `docs/safety.md` says
+//! exactly in which cases.
 //!
 //! # What is not
 //!
