@@ -3,6 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+#[cfg(target_os = "linux")]
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
@@ -146,7 +147,7 @@ impl Line {
 fn connect(name: &OsStr) -> io::Result<(StdDatagram, UnixDatagram)> {
     let address = match name.as_bytes() {
         // As systemd writes the abstract ones.
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        [b'@', name @ ..] => abstract_address(name)?,
         _ => SocketAddr::from_pathname(name)?,
     };
     let socket = StdDatagram::unbound()?;
@@ -154,6 +155,17 @@ fn connect(name: &OsStr) -> io::Result<(StdDatagram, UnixDatagram)> {
     socket.connect_addr(&address)?;
     let wait = UnixDatagram::from_std(socket.try_clone()?)?;
     Ok((socket, wait))
+}
+
+#[cfg(target_os = "linux")]
+fn abstract_address(name: &[u8]) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(name)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn abstract_address(_: &[u8]) -> io::Result<SocketAddr> {
+    let reason = "only Linux has abstract sockets";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
 
 #[cfg(test)]
@@ -212,6 +224,7 @@ mod tests {
         assert_eq!(heard.last().unwrap(), "STATUS=4999\nREADY=1");
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn an_abstract_socket_is_found() {
         let name = format!("soloist-worker-test-{}", std::process::id());
