@@ -1,5 +1,6 @@
 //! Connects, opens, hands out, and begins anew when it breaks.
 
+use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -304,9 +305,8 @@ impl Consumer {
             }
         };
         info!("the stream of {address} is open");
-        history.was_open = true;
         self.tell(State::Streaming);
-        let before = (self.progress.handled(), self.progress.acknowledged());
+        let before = self.progress.summary(End::Idle);
         let peer = GrpcPeer {
             address,
             subscriber,
@@ -330,13 +330,22 @@ impl Consumer {
             Closed::Failed {
                 call: Call::Acknowledge,
                 ..
-            } => self.progress.acknowledged() > before.1,
-            _ => self.progress.handled() > before.0,
+            } => self.progress.acknowledged() > before.acknowledged,
+            _ => self.progress.handled() > before.handled,
         };
         if has_progressed {
             history.failures = 0;
         }
-        let status = match closed {
+        // A server may send headers and refuse all the same: only then nothing has been proven yet.
+        let is_refused = matches!(
+            closed,
+            Closed::Failed {
+                call: Call::Next,
+                error: CallError::Failed(ref status),
+            } if status.source().is_none()
+        );
+        history.was_open |= self.progress.received() > before.received || !is_refused;
+        let (call, status) = match closed {
             Closed::Drained { confirmed: true } => return Ok(Attempt::Ended(End::Confirmed)),
             Closed::Drained { confirmed: false } => return Ok(Attempt::Ended(End::Drained)),
             Closed::Cut => return Ok(Attempt::Ended(End::Cut)),
@@ -369,9 +378,8 @@ impl Consumer {
                 error: CallError::Failed(status),
             } => (call, status),
         };
-        let (call, status) = status;
-        let failure = peer::failure(address, call, status).after(true, address);
-        Ok(Attempt::Failed(failure))
+        let failure = peer::failure(address, call, status);
+        Ok(Attempt::Failed(failure.after(history.was_open, address)))
     }
 
     /// Says what has failed, and waits for the next attempt.

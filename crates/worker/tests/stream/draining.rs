@@ -249,6 +249,7 @@ async fn a_server_that_takes_its_time_to_say_goodbye_is_read_for_as_long_as_the_
     let limit = Duration::from_millis(50);
     let mut stage = Stage::with(|consumer| consumer.call_limit(limit), DRAIN).await;
     let sent = stage.opened().await;
+    stage.state(|state| *state == State::Streaming).await;
     stage.shutdown.begin();
     let drain = stage.call("Drain").await;
     // Far longer than an acknowledgement may take.

@@ -246,7 +246,7 @@ async fn a_server_that_does_not_answer_the_call_is_told_and_left_only_if_there_i
         state.to_string(),
         "connected, but the call has no answer for 50ms"
     );
-    late.stream();
+    let _sent = late.stream();
     stage.state(|state| *state == State::Streaming).await;
 
     let limit = Duration::from_millis(150);

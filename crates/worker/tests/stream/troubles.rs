@@ -360,6 +360,8 @@ async fn a_rotated_ca_and_client_certificate_are_picked_up() {
     // The server is rotated first, and our files later.
     stage.server = Server::start().await;
     drop(sent);
+    let is_gone = |state: &State| state.to_string().contains("Connection refused");
+    stage.state(is_gone).await;
     stage.server = Server::on(address, Some(mutual(&new))).await;
     let is_untrusted = |state: &State| state.to_string().contains("is not trusted: ");
     stage.state(is_untrusted).await;
