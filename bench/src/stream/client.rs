@@ -215,7 +215,7 @@ impl Subscriber for Reader<'_> {
     type Receipt = u64;
     type Error = Infallible;
 
-    async fn open(&self, link: Link) -> Result<Streaming<Message>, Status> {
+    async fn open(&self, link: Link, _: Option<&u64>) -> Result<Streaming<Message>, Status> {
         let request = subscribe(self.counter.last());
         Ok(FeedClient::new(link).subscribe(request).await?.into_inner())
     }

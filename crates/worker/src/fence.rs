@@ -1,5 +1,6 @@
 //! For servers: refuses who bears an older token than the highest seen.
 
+use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use soloist_core::ids::Token;
@@ -14,6 +15,8 @@ use soloist_core::ids::Token;
 #[derive(Debug)]
 pub struct Fence {
     highest: Mutex<Token>,
+    /// Held while writing: two tokens must not be written in the wrong order.
+    writing: tokio::sync::Mutex<()>,
 }
 
 /// A token that is older than one already seen.
@@ -43,8 +46,10 @@ impl Fence {
     /// With the highest token that was seen before; 0 if none was.
     #[must_use]
     pub const fn new(highest: Token) -> Self {
-        let highest = Mutex::new(highest);
-        Self { highest }
+        Self {
+            highest: Mutex::new(highest),
+            writing: tokio::sync::Mutex::const_new(()),
+        }
     }
 
     /// The highest token so far.
@@ -58,43 +63,50 @@ impl Fence {
     /// # Errors
     /// When it is older.
     pub fn admit(&self, token: Token) -> Result<(), StaleToken> {
-        match self.admit_durably(token, |_| Ok::<_, std::convert::Infallible>(())) {
-            Ok(()) => Ok(()),
-            Err(Refusal::Stale(stale)) => Err(stale),
-            Err(Refusal::NotWritten(never)) => match never {},
-        }
-    }
-
-    /// As [`admit`](Self::admit), with `write` called first for a token that is higher than all before.
-    ///
-    /// # Errors
-    /// When it is older, or cannot be written: then it is not admitted, and the highest stays what it was.
-    pub fn admit_durably<E>(
-        &self,
-        token: Token,
-        write: impl FnOnce(Token) -> Result<(), E>,
-    ) -> Result<(), Refusal<E>> {
-        // Held while writing: two tokens must not be written in the wrong order.
         let mut highest = self.lock();
         if token < *highest {
             let highest = *highest;
-            return Err(StaleToken { token, highest }.into());
+            return Err(StaleToken { token, highest });
         }
-        if token > *highest {
-            write(token).map_err(Refusal::NotWritten)?;
-            *highest = token;
-        }
+        *highest = token;
         Ok(())
     }
 
+    /// As [`admit`](Self::admit), after `write` has ended well for a token that is higher than all before.
+    ///
+    /// When this future is dropped, so is the write. One that may go on all the same (on another thread, in a database) must not
+    /// replace a higher token that was written meanwhile; or spawn this, so that it is not dropped.
+    ///
+    /// # Errors
+    /// When it is older, or cannot be written: then it is not admitted, and the highest stays what it was.
+    pub async fn admit_durably<E, F>(
+        &self,
+        token: Token,
+        write: impl FnOnce(Token) -> F,
+    ) -> Result<(), Refusal<E>>
+    where
+        F: Future<Output = Result<(), E>>,
+    {
+        if token > self.highest() {
+            let _writing = self.writing.lock().await;
+            // It may have been written while we waited.
+            if token > self.highest() {
+                write(token).await.map_err(Refusal::NotWritten)?;
+            }
+            return Ok(self.admit(token)?);
+        }
+        Ok(self.admit(token)?)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Token> {
-        // A panic in `write` leaves the highest as it was.
         self.highest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -111,29 +123,52 @@ mod tests {
         assert_eq!(fence.highest(), Token::new(9));
     }
 
-    #[test]
-    fn a_token_that_cannot_be_written_down_is_not_admitted() {
+    #[tokio::test]
+    async fn a_token_that_cannot_be_written_down_is_not_admitted() {
         let fence = Fence::new(Token::new(3));
-        let refused = fence.admit_durably(Token::new(4), |_| Err("the disk is full"));
+        let refused = fence.admit_durably(Token::new(4), async |_| Err("the disk is full"));
         assert_eq!(
-            refused.unwrap_err().to_string(),
+            refused.await.unwrap_err().to_string(),
             "the token cannot be written down: the disk is full"
         );
         assert_eq!(fence.highest(), Token::new(3));
         assert_eq!(fence.admit(Token::new(3)), Ok(()));
     }
 
-    #[test]
-    fn a_token_is_written_down_once() {
+    #[tokio::test]
+    async fn a_token_is_written_down_once() {
         let fence = Fence::new(Token::new(0));
-        let mut written = Vec::new();
+        let written = Mutex::new(Vec::new());
         for token in [2, 2, 7, 7] {
-            let admitted = fence.admit_durably(Token::new(token), |token| {
-                written.push(token.get());
+            let write = async |token: Token| {
+                written.lock().unwrap().push(token.get());
                 Ok::<_, ()>(())
-            });
-            assert!(admitted.is_ok());
+            };
+            assert!(fence.admit_durably(Token::new(token), write).await.is_ok());
         }
-        assert_eq!(written, [2, 7]);
+        assert_eq!(*written.lock().unwrap(), [2, 7]);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_given_up_admits_nobody_and_holds_nobody_up() {
+        let fence = Fence::new(Token::new(0));
+        let never =
+            fence.admit_durably(Token::new(4), |_| std::future::pending::<Result<(), ()>>());
+        assert!(never.now_or_never().is_none());
+        assert_eq!(fence.highest(), Token::new(0));
+        let written = fence.admit_durably(Token::new(5), async |_| Ok::<_, ()>(()));
+        assert!(written.await.is_ok());
+        assert_eq!(fence.highest(), Token::new(5));
+    }
+
+    #[tokio::test]
+    async fn a_token_that_was_overtaken_while_it_was_written_is_refused() {
+        let fence = Fence::new(Token::new(0));
+        let admitted = fence.admit_durably(Token::new(4), async |_| {
+            fence.admit(Token::new(9)).unwrap();
+            Ok::<_, ()>(())
+        });
+        assert!(matches!(admitted.await, Err(Refusal::Stale(_))));
+        assert_eq!(fence.highest(), Token::new(9));
     }
 }

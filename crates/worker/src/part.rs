@@ -17,10 +17,15 @@ use tokio::time::sleep;
 use tower::Service;
 use tracing::{info, warn};
 
+#[cfg(any(feature = "server", feature = "source"))]
+use crate::outcome::Outcome;
+use crate::panics::panic_message;
 use crate::reports::{Reporter, Reports};
 #[cfg(feature = "server")]
 use crate::server::Server;
 use crate::shutdown::Shutdown;
+#[cfg(feature = "source")]
+use crate::source::{Intake, Source};
 #[cfg(feature = "stream")]
 use crate::stream::{Consumer, Subscriber};
 use crate::worker::Worker;
@@ -48,6 +53,16 @@ pub(crate) enum Ended {
     Complete,
     /// The time ran out before that.
     Cut,
+}
+
+impl Ended {
+    #[cfg(any(feature = "server", feature = "source"))]
+    fn new(outcome: &impl Outcome) -> Self {
+        match outcome.is_complete() {
+            true => Self::Complete,
+            false => Self::Cut,
+        }
+    }
 }
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -108,14 +123,32 @@ impl Part {
                 shutdown,
                 reporter,
             } = context;
-            reporter.watch_progress(consumer.progress());
             let consumed = worker
                 .consume_in(&shutdown, consumer, &subscriber, &reporter)
                 .await?;
-            match consumed.is_complete() {
-                true => Ok(Ended::Complete),
-                false => Ok(Ended::Cut),
-            }
+            Ok(Ended::new(&consumed))
+        })
+    }
+
+    /// A queue of any kind. It is ready at once: to connect is the source's, before it is given here.
+    #[cfg(feature = "source")]
+    pub fn source<S>(name: impl Into<String>, intake: Intake<S>) -> Self
+    where
+        S: Source + Send + 'static,
+        S::Error: fmt::Debug + Send + Sync + 'static,
+    {
+        Self::new(name, true, |context| async move {
+            let Context {
+                shutdown, reporter, ..
+            } = context;
+            reporter.watch_progress(intake.progress());
+            let states = intake.states();
+            let summary = tokio::select! {
+                biased;
+                never = reporter.follow(states) => match never {},
+                ended = intake.run(&shutdown) => ended?,
+            };
+            Ok(Ended::new(&summary))
         })
     }
 
@@ -137,10 +170,7 @@ impl Part {
             reporter.state("serving");
             let serve = server.serve(service, &shutdown);
             let drained = reporter.draining(&shutdown, serve).await;
-            match drained.is_complete() {
-                true => Ok(Ended::Complete),
-                false => Ok(Ended::Cut),
-            }
+            Ok(Ended::new(&drained))
         })
     }
 
@@ -239,10 +269,7 @@ impl Task {
 /// Runs all parts until each has ended: after the shutdown, or because one of them has failed.
 pub(crate) async fn run_all(worker: &Worker, parts: Vec<Part>) -> Result<(), RunError> {
     let reports = Reports::new(parts.iter().map(|part| part.name.clone()));
-    if let Some(limit) = worker.watchdog() {
-        let reports = reports.clone();
-        worker.beat_while(move || reports.are_well(limit));
-    }
+    worker.beat_while_progressing(&reports);
     let mut running = Running::start(worker, &reports, parts);
     tokio::select! {
         result = running.end(worker, &reports) => result,
@@ -302,7 +329,7 @@ impl Running {
                 Ok((_, Err(cause))) => RunError::Failed { name, cause },
                 Err(error) => RunError::Panicked {
                     name,
-                    message: panic_message(error),
+                    message: join_message(error),
                 },
             };
             if failed.is_some() {
@@ -323,215 +350,12 @@ impl Running {
     }
 }
 
-fn panic_message(error: JoinError) -> String {
-    let Ok(panic) = error.try_into_panic() else {
-        return "it was cancelled".to_owned();
-    };
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "without a message".to_owned())
+fn join_message(error: JoinError) -> String {
+    match error.try_into_panic() {
+        Ok(panic) => panic_message(&*panic),
+        Err(_) => "it was cancelled".to_owned(),
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::ExitCode;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use tokio::net::UnixDatagram;
-    use tokio::time::{Instant, timeout};
-
-    use super::*;
-    use crate::environment::Environment;
-
-    const LIMIT: Duration = Duration::from_secs(10);
-
-    /// A worker, and what it says.
-    struct Stage {
-        worker: Worker,
-        listener: UnixDatagram,
-        _folder: tempfile::TempDir,
-    }
-
-    impl Stage {
-        fn new(watchdog: Option<Duration>) -> Self {
-            let folder = tempfile::tempdir().unwrap();
-            let path = folder.path().join("notify");
-            let listener = UnixDatagram::bind(&path).unwrap();
-            let mut environment = Environment::read(|_| None, 1).unwrap();
-            environment.watchdog = watchdog;
-            environment.notify_socket = Some(path.into());
-            Self {
-                worker: Worker::new(environment),
-                listener,
-                _folder: folder,
-            }
-        }
-
-        async fn hear(&self) -> String {
-            let mut message = [0; 4096];
-            let heard = timeout(LIMIT, self.listener.recv(&mut message)).await;
-            let length = heard.expect("a notice in time").unwrap();
-            String::from_utf8_lossy(&message[..length]).into_owned()
-        }
-
-        async fn hear_until(&self, wanted: &str) -> Vec<String> {
-            let mut heard = Vec::new();
-            while heard.last().is_none_or(|last: &String| last != wanted) {
-                heard.push(self.hear().await);
-            }
-            heard
-        }
-
-        fn run(&self, parts: Vec<Part>) -> tokio::task::JoinHandle<String> {
-            let worker = self.worker.clone();
-            tokio::spawn(async move { format!("{:?}", worker.run(parts).await) })
-        }
-    }
-
-    fn code(code: ExitCode) -> String {
-        format!("{code:?}")
-    }
-
-    fn waits(name: &str) -> Part {
-        Part::task(name, async |task| {
-            task.shutdown().begun().await;
-            Ok::<_, Failure>(())
-        })
-    }
-
-    #[tokio::test]
-    async fn a_child_is_ready_when_all_its_parts_are() {
-        let stage = Stage::new(None);
-        let (go, may) = tokio::sync::oneshot::channel::<()>();
-        let slow = Part::task("slow", async |task| {
-            may.await?;
-            task.ready();
-            task.status("at work");
-            task.shutdown().begun().await;
-            Ok::<_, Failure>(())
-        });
-        let ran = stage.run(vec![waits("quick"), slow.ready_when_told()]);
-        let before = stage
-            .hear_until("STATUS=quick: running, slow: running")
-            .await;
-        assert!(
-            !before.iter().any(|said| said.contains("READY")),
-            "{before:?}"
-        );
-        go.send(()).unwrap();
-        stage.hear_until("READY=1").await;
-        stage
-            .hear_until("STATUS=quick: running, slow: at work")
-            .await;
-        stage.worker.process().begin();
-        assert_eq!(ran.await.unwrap(), code(ExitCode::SUCCESS));
-    }
-
-    #[tokio::test]
-    async fn a_part_that_fails_ends_the_others_in_order() {
-        let stage = Stage::new(None);
-        let tidied = Arc::new(AtomicBool::new(false));
-        let seen = tidied.clone();
-        let other = Part::task("other", async move |task| {
-            task.shutdown().begun().await;
-            seen.store(true, Ordering::Relaxed);
-            Ok::<_, Failure>(())
-        });
-        let fails = Part::task("fails", async |_| Err::<(), _>("the disk is full"));
-        let ran = stage.run(vec![other, fails]);
-        assert_eq!(ran.await.unwrap(), code(ExitCode::FAILURE));
-        assert!(tidied.load(Ordering::Relaxed), "it was not let end");
-        stage
-            .hear_until("STATUS=failed: fails: the disk is full")
-            .await;
-    }
-
-    #[tokio::test]
-    async fn a_part_that_panics_is_told_by_its_name_and_ends_the_others() {
-        let stage = Stage::new(None);
-        let panics = Part::task("panics", async |task| {
-            assert!(task.shutdown().is_begun(), "too early");
-            Ok::<_, Failure>(())
-        });
-        let ran = stage.run(vec![waits("other"), panics]);
-        assert_eq!(ran.await.unwrap(), code(ExitCode::FAILURE));
-        stage
-            .hear_until("STATUS=failed: panics panicked: too early")
-            .await;
-    }
-
-    #[tokio::test]
-    async fn a_part_that_ends_by_itself_leaves_the_others_at_work() {
-        let stage = Stage::new(None);
-        let once = Part::task("once", async |_| Ok::<_, Failure>(()));
-        let ran = stage.run(vec![once, waits("other")]);
-        stage.hear_until("STATUS=once: ended, other: running").await;
-        assert!(!stage.worker.process().is_begun());
-        stage.worker.process().begin();
-        assert_eq!(ran.await.unwrap(), code(ExitCode::SUCCESS));
-    }
-
-    #[tokio::test]
-    async fn the_status_tells_what_still_drains() {
-        let stage = Stage::new(None);
-        let (end, may) = tokio::sync::oneshot::channel::<()>();
-        let slow = Part::task("slow", async move |_| Ok::<_, Failure>(may.await?));
-        let ran = stage.run(vec![slow, waits("quick")]);
-        stage.hear_until("READY=1").await;
-        stage.worker.process().begin();
-        stage
-            .hear_until("STATUS=slow: draining, quick: ended")
-            .await;
-        end.send(()).unwrap();
-        assert_eq!(ran.await.unwrap(), code(ExitCode::SUCCESS));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn parts_drain_side_by_side_and_one_that_is_cut_shows_in_the_exit_code() {
-        let environment = Environment::read(|_| None, 1).unwrap();
-        let worker = Worker::new(environment);
-        let hangs = |name: &str| {
-            Part::task(name, async |_| {
-                std::future::pending::<Result<(), Failure>>().await
-            })
-        };
-        worker.process().begin();
-        let begun = Instant::now();
-        let ended = worker.run([hangs("one"), hangs("two")]).await;
-        assert_eq!(code(ended), code(ExitCode::FAILURE));
-        assert_eq!(begun.elapsed(), worker.stream().budget());
-    }
-
-    #[tokio::test]
-    async fn the_heart_beats_while_no_part_is_stuck() {
-        let limit = Duration::from_millis(60);
-        let stage = Stage::new(Some(limit));
-        let (stick, stuck) = tokio::sync::oneshot::channel::<()>();
-        let (told, mut is_stuck) = tokio::sync::mpsc::channel(1);
-        let part = Part::task("reader", async move |task| {
-            task.wait_for(stuck).await;
-            told.send(()).await?;
-            std::future::pending::<Result<(), Failure>>().await
-        });
-        let ran = stage.run(vec![part]);
-        // Idle for longer than the limit, and well.
-        for _ in 0..6 {
-            stage.hear_until("WATCHDOG=1").await;
-        }
-        stick.send(()).unwrap();
-        is_stuck.recv().await.unwrap();
-        let since = Instant::now();
-        let mut last = since;
-        let mut message = [0; 4096];
-        while timeout(limit * 3, stage.listener.recv(&mut message))
-            .await
-            .is_ok()
-        {
-            last = Instant::now();
-            assert!(last - since < LIMIT, "the heart of a stuck child beats on");
-        }
-        assert!(last - since < LIMIT);
-        ran.abort();
-    }
-}
+mod tests;

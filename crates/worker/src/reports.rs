@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+#[cfg(feature = "source")]
+use tokio::sync::watch;
 use tokio::time::Instant;
 
+#[cfg(feature = "source")]
+use crate::delivery::{Progress, State};
 use crate::shutdown::Shutdown;
-#[cfg(feature = "stream")]
-use crate::stream::Progress;
 use crate::worker::Worker;
 
 /// All parts of a child. Clones are the same.
@@ -43,7 +45,7 @@ enum Work {
     /// It has been at the same thing since then.
     Busy(Instant),
     /// It counts what it does.
-    #[cfg(feature = "stream")]
+    #[cfg(feature = "source")]
     Counted {
         progress: Arc<Progress>,
         /// How many were done when we last saw a change, or nothing to do, and when that was.
@@ -58,7 +60,7 @@ impl Work {
         match self {
             Self::Idle => true,
             Self::Busy(since) => now - *since < limit,
-            #[cfg(feature = "stream")]
+            #[cfg(feature = "source")]
             Self::Counted {
                 progress,
                 handled,
@@ -178,13 +180,28 @@ impl Reporter {
         self.reports.lock()[self.number].work = Work::Busy(Instant::now());
     }
 
-    #[cfg(feature = "stream")]
+    #[cfg(feature = "source")]
     pub(crate) fn watch_progress(&self, progress: Arc<Progress>) {
         self.reports.lock()[self.number].work = Work::Counted {
             handled: progress.handled(),
             progress,
             since: Instant::now(),
         };
+    }
+
+    /// Says the states of a stream, for as long as it is asked.
+    #[cfg(feature = "source")]
+    pub(crate) async fn follow(&self, mut states: watch::Receiver<State>) -> Infallible {
+        loop {
+            let state = states.borrow_and_update().clone();
+            if state == State::Streaming {
+                self.ready();
+            }
+            self.state(state.to_string());
+            if states.changed().await.is_err() {
+                pending::<()>().await;
+            }
+        }
     }
 
     /// Waits for the work's end, and says when it has come to its drain.

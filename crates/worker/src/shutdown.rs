@@ -133,13 +133,31 @@ impl Shutdown {
         above.map_or(self.level.budget, |above| above.min(self.level.budget))
     }
 
-    /// Waits until the shutdown has begun and its time has run out.
+    /// Waits until the shutdown has begun and its time has run out. A level above that begins later may end it sooner.
     pub async fn over(&self) {
         self.begun().await;
-        let deadline = self.deadline().unwrap_or_else(Instant::now);
-        tokio::select! {
-            () = sleep_until(deadline) => {}
-            () = self.level.hurried.token.cancelled() => {}
+        loop {
+            let deadline = self.deadline().unwrap_or_else(Instant::now);
+            let above_begun = async {
+                match self.next_above() {
+                    Some(above) => above.begun().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = sleep_until(deadline) => return,
+                () = self.level.hurried.token.cancelled() => return,
+                () = above_begun => {}
+            }
+        }
+    }
+
+    /// The nearest level above whose shutdown has not begun.
+    fn next_above(&self) -> Option<&Self> {
+        let above = self.level.above.as_ref()?;
+        match above.is_begun() {
+            true => above.next_above(),
+            false => Some(above),
         }
     }
 
@@ -239,6 +257,21 @@ mod tests {
         let begun = Instant::now();
         stream.over().await;
         assert_eq!(begun.elapsed(), s(15));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_time_is_over_sooner_when_a_shorter_level_above_begins_later() {
+        let process = Shutdown::new(s(4));
+        let stream = process.below(s(15)).below(s(15));
+        stream.begin();
+        let begun = Instant::now();
+        let waits = tokio::spawn(async move {
+            stream.over().await;
+            begun.elapsed()
+        });
+        tokio::time::sleep(s(5)).await;
+        process.begin();
+        assert_eq!(waits.await.unwrap(), s(9));
     }
 
     #[tokio::test(start_paused = true)]

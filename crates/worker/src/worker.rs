@@ -15,12 +15,14 @@ use tracing::{error, info, warn};
 
 use crate::environment::{Environment, EnvironmentError, Role};
 use crate::notify::Notices;
+use crate::outcome::Outcome;
 use crate::part::{self, Part};
 #[cfg(feature = "stream")]
-use crate::reports::{Reporter, Reports};
+use crate::reports::Reporter;
+use crate::reports::Reports;
 use crate::shutdown::Shutdown;
 #[cfg(feature = "stream")]
-use crate::stream::{Consumer, ConsumerError, State, Subscriber, Summary};
+use crate::stream::{Consumer, ConsumerError, Subscriber, Summary};
 
 /// A child of soloist or, without it, a program that behaves as one. Clones are the same worker.
 #[derive(Clone, Debug)]
@@ -35,6 +37,27 @@ struct Inner {
     term: Shutdown,
     notices: Notices,
     cleanups: Mutex<Vec<Cleanup>>,
+    heart: Mutex<Heart>,
+}
+
+/// What must hold for a heartbeat.
+#[derive(Default)]
+struct Heart {
+    conditions: Vec<Box<dyn Fn() -> bool + Send>>,
+}
+
+impl Heart {
+    /// All of them are asked: some note what they see.
+    fn is_well(&self) -> bool {
+        let conditions = self.conditions.iter();
+        conditions.fold(true, |is_well, condition| condition() & is_well)
+    }
+}
+
+impl std::fmt::Debug for Heart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} conditions", self.conditions.len())
+    }
 }
 
 struct Cleanup {
@@ -90,6 +113,7 @@ impl Worker {
                 term,
                 notices,
                 cleanups: Mutex::default(),
+                heart: Mutex::default(),
             }),
         }
     }
@@ -149,8 +173,10 @@ impl Worker {
     }
 
     /// Runs a consumer in this term: its requests bear the token, its shutdown is a [stream](Self::stream)'s, its states are
-    /// told as status, and we are [ready](Self::ready) once its stream is open for the first time. If the server has seen
-    /// a later token, the term's shutdown begins.
+    /// told as status, and we are [ready](Self::ready) once its stream is open for the first time. The watchdog hears of us as with
+    /// [`run`](Self::run). If the server has seen a later token, the term is over at once.
+    ///
+    /// For more than one stream, use [`run`](Self::run).
     ///
     /// # Errors
     /// When trying again would not help, or a message cannot be handled.
@@ -160,16 +186,16 @@ impl Worker {
         consumer: Consumer,
         subscriber: &S,
     ) -> Result<Summary, ConsumerError<S::Error>> {
-        let (shutdown, reports) = (
-            self.stream(),
-            Reports::new(["stream".to_owned()].into_iter()),
-        );
-        let reporter = reports.reporter(0);
-        tokio::select! {
+        let reports = Reports::new(["stream".to_owned()].into_iter());
+        self.beat_while_progressing(&reports);
+        let (shutdown, reporter) = (self.stream(), reports.reporter(0));
+        let result = tokio::select! {
             biased;
-            result = self.consume_in(&shutdown, consumer, subscriber, &reporter) => result,
             never = reports.tell(self) => match never {},
-        }
+            result = self.consume_in(&shutdown, consumer, subscriber, &reporter) => result,
+        };
+        reporter.ended();
+        result
     }
 
     #[cfg(feature = "stream")]
@@ -181,25 +207,16 @@ impl Worker {
         reporter: &Reporter,
     ) -> Result<Summary, ConsumerError<S::Error>> {
         let consumer = consumer.role(self.role());
-        let mut states = consumer.states();
-        let report = async {
-            loop {
-                let state = states.borrow_and_update().clone();
-                if state == State::Streaming {
-                    reporter.ready();
-                }
-                reporter.state(state.to_string());
-                if states.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            }
-        };
+        reporter.watch_progress(consumer.progress());
+        let states = consumer.states();
         let result = tokio::select! {
+            biased;
+            never = reporter.follow(states) => match never {},
             result = consumer.run(shutdown, subscriber) => result,
-            () = report => unreachable!("it reports for as long as it is asked"),
         };
         if matches!(result, Err(ConsumerError::Fenced { .. })) {
-            self.term().begin();
+            // A later leader is at work already: nothing of this term may go on, not even for a drain.
+            self.term().hurry();
         }
         result
     }
@@ -238,26 +255,49 @@ impl Worker {
         self.inner.notices.alive();
     }
 
-    /// Beats as often as needed for as long as `is_well` says so. Without a watchdog it does nothing.
+    /// Beats as often as needed for as long as `is_well` says so, and so does every other condition: those given before, and the
+    /// progress of what is [run](Self::run) or consumed. Without a watchdog it does nothing.
     ///
     /// Let it look at the work itself: that this task still runs proves little.
     pub fn beat_while(&self, is_well: impl Fn() -> bool + Send + 'static) {
         let Some(limit) = self.watchdog() else { return };
-        let worker = self.clone();
-        tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(limit / 3);
-            let mut was_well = true;
-            loop {
-                ticks.tick().await;
-                let well = is_well();
-                if well {
-                    worker.beat();
-                } else if was_well {
-                    warn!("the work does not go on: no more heartbeats to the watchdog");
-                }
-                was_well = well;
+        let is_first = {
+            let mut heart = self.heart();
+            heart.conditions.push(Box::new(is_well));
+            heart.conditions.len() == 1
+        };
+        if is_first {
+            tokio::spawn(self.clone().keep_beating(limit / 3));
+        }
+    }
+
+    pub(crate) fn beat_while_progressing(&self, reports: &Reports) {
+        if let Some(limit) = self.watchdog() {
+            let reports = reports.clone();
+            self.beat_while(move || reports.are_well(limit));
+        }
+    }
+
+    async fn keep_beating(self, interval: Duration) {
+        let mut ticks = tokio::time::interval(interval);
+        let mut was_well = true;
+        loop {
+            ticks.tick().await;
+            let is_well = self.heart().is_well();
+            if is_well {
+                self.beat();
+            } else if was_well {
+                warn!("the work does not go on: no more heartbeats to the watchdog");
             }
-        });
+            was_well = is_well;
+        }
+    }
+
+    fn heart(&self) -> std::sync::MutexGuard<'_, Heart> {
+        self.inner
+            .heart
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Begins the shutdown of the process if it has not begun, and says so.
@@ -288,17 +328,19 @@ impl Worker {
     }
 
     /// The end: begins the shutdown if it has not begun, cleans up, and says with which code to exit: 0, or 1 if
-    /// `result` is an error, which is logged, or a cleanup failed.
-    pub async fn finish<E: Display>(&self, result: Result<(), E>) -> ExitCode {
-        let mut is_clean = match &result {
-            Ok(()) => true,
-            Err(error) => {
-                error!("{error:#}");
-                // The next one's log may be far away: this is where people look first.
-                self.status(&format!("failed: {error:#}"));
-                false
-            }
+    /// `result` is an error, which is logged, or is not [complete](Outcome::is_complete), or a cleanup failed.
+    pub async fn finish<T: Outcome, E: Display>(&self, result: Result<T, E>) -> ExitCode {
+        let failure = match &result {
+            Ok(outcome) if outcome.is_complete() => None,
+            Ok(_) => Some("the time ran out before all was done".to_owned()),
+            Err(error) => Some(format!("{error:#}")),
         };
+        let mut is_clean = failure.is_none();
+        if let Some(failure) = failure {
+            error!("{failure}");
+            // The next one's log may be far away: this is where people look first.
+            self.status(&format!("failed: {failure}"));
+        }
         self.stop();
         loop {
             let Some(Cleanup { name, work }) = self.cleanups().pop() else {
@@ -392,8 +434,32 @@ mod tests {
     async fn the_exit_code_tells_whether_the_work_went_well() {
         let well = worker(&[]).finish(Ok::<_, Infallible>(())).await;
         assert_eq!(code(well), code(ExitCode::SUCCESS));
-        let ill = worker(&[]).finish(Err("the disk is full")).await;
+        let ill = worker(&[]).finish(Err::<(), _>("the disk is full")).await;
         assert_eq!(code(ill), code(ExitCode::FAILURE));
+    }
+
+    #[cfg(feature = "source")]
+    #[tokio::test]
+    async fn the_exit_code_tells_of_a_drain_that_was_cut() {
+        use crate::delivery::{End, Progress};
+        for (end, expected) in [
+            (End::Confirmed, ExitCode::SUCCESS),
+            (End::Cut, ExitCode::FAILURE),
+        ] {
+            let summary = Progress::default().summary(end);
+            let ended = worker(&[]).finish(Ok::<_, Infallible>(summary)).await;
+            assert_eq!(code(ended), code(expected), "{end:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn beats_come_only_while_every_condition_holds() {
+        let worker = worker(&[("WATCHDOG_USEC", "30000")]);
+        let (looked, mut looks) = mpsc::unbounded_channel();
+        worker.beat_while(|| false);
+        worker.beat_while(move || looked.send(()).is_ok());
+        looks.recv().await.unwrap();
+        assert!(!worker.heart().is_well());
     }
 
     #[tokio::test]

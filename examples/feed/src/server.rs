@@ -1,5 +1,6 @@
 //! The service of `proto/feed.proto`.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use soloist_worker::fence::Refusal;
@@ -79,12 +80,12 @@ impl Feed {
     async fn admit(&self, metadata: &MetadataMap) -> Result<Token, Status> {
         let token = metadata::token(metadata)?;
         if token <= self.state.fence.highest() {
-            self.state.admit(token)?;
+            self.state.fence.admit(token)?;
             return Ok(token);
         }
         // A new one waits for the disk. It is done even if its sender does not wait.
         let state = Arc::clone(&self.state);
-        let admitted = tokio::task::spawn_blocking(move || state.admit(token)).await;
+        let admitted = tokio::spawn(async move { state.admit(token).await }).await;
         admitted.map_err(|error| Status::internal(error.to_string()))??;
         tracing::info!(%token, "a new term");
         Ok(token)
@@ -92,16 +93,17 @@ impl Feed {
 }
 
 impl State {
-    fn admit(&self, token: Token) -> Result<(), Refusal<StoreError>> {
-        let mut is_new = false;
-        let admitted = self.fence.admit_durably(token, |token| {
-            is_new = true;
-            self.store.write_token(token)
-        });
-        if admitted.is_ok() && is_new {
-            self.subscriptions.cut_older(token);
-        }
-        admitted
+    async fn admit(self: &Arc<Self>, token: Token) -> Result<(), Refusal<StoreError>> {
+        let write = async |token| {
+            let state = Arc::clone(self);
+            let written = tokio::task::spawn_blocking(move || state.store.write_token(token));
+            written
+                .await
+                .unwrap_or_else(|error| resume_unwind(error.into_panic()))
+        };
+        self.fence.admit_durably(token, write).await?;
+        self.subscriptions.cut_older(token);
+        Ok(())
     }
 }
 

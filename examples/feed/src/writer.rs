@@ -13,12 +13,13 @@ use crate::proto::feed_client::FeedClient;
 use crate::proto::{AckRequest, DrainRequest, Message, SubscribeRequest};
 
 /// Writes every message once. Effect and position are one line of the output, and the feed is opened after the last line:
-/// what the server believes to be acknowledged decides nothing.
+/// what the server believes to be acknowledged decides nothing. The work on messages may go on side by side; lines are written in order.
 #[derive(Debug)]
 pub struct Writer {
     output: Arc<Mutex<Output>>,
     subscription: String,
     work: Duration,
+    is_uneven: bool,
 }
 
 impl Writer {
@@ -32,6 +33,7 @@ impl Writer {
             output: Arc::new(Mutex::new(output)),
             subscription: format!("{} {}", role.identity, role.token),
             work: Duration::ZERO,
+            is_uneven: false,
         })
     }
 
@@ -39,6 +41,13 @@ impl Writer {
     #[must_use]
     pub fn work(mut self, length: Duration) -> Self {
         self.work = length;
+        self
+    }
+
+    /// Only every second message takes long: with a concurrency above 1 they are done out of order.
+    #[must_use]
+    pub fn uneven(mut self, is_uneven: bool) -> Self {
+        self.is_uneven = is_uneven;
         self
     }
 
@@ -58,12 +67,20 @@ fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
     output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A message on its way into the output.
+#[derive(Debug)]
+pub struct Done {
+    position: u64,
+    /// Empty once it is written.
+    payload: Vec<u8>,
+}
+
 impl Subscriber for Writer {
     type Message = Message;
-    type Receipt = u64;
+    type Receipt = Done;
     type Error = OutputError;
 
-    async fn open(&self, link: Link) -> Result<Streaming<Message>, Status> {
+    async fn open(&self, link: Link, _: Option<&Done>) -> Result<Streaming<Message>, Status> {
         let request = SubscribeRequest {
             subscription: self.subscription(),
             after: self.last(),
@@ -72,16 +89,27 @@ impl Subscriber for Writer {
         Ok(opened.into_inner())
     }
 
-    async fn handle(&self, message: Message) -> Result<u64, OutputError> {
-        if !self.work.is_zero() {
+    async fn handle(&self, message: Message) -> Result<Done, OutputError> {
+        let is_short = self.is_uneven && message.position % 2 == 0;
+        if !self.work.is_zero() && !is_short {
             tokio::time::sleep(self.work).await;
         }
-        lock(&self.output).append(message.position, &message.payload)?;
-        Ok(message.position)
+        Ok(Done {
+            position: message.position,
+            payload: message.payload,
+        })
     }
 
-    async fn acknowledge(&self, link: Link, receipts: &[u64]) -> Result<(), Status> {
-        let Some(&position) = receipts.last() else {
+    async fn commit(&self, done: Done) -> Result<Done, OutputError> {
+        lock(&self.output).append(done.position, &done.payload)?;
+        Ok(Done {
+            payload: Vec::new(),
+            ..done
+        })
+    }
+
+    async fn acknowledge(&self, link: Link, receipts: &[Done]) -> Result<(), Status> {
+        let Some(&Done { position, .. }) = receipts.last() else {
             return Ok(());
         };
         // What the server forgets must survive a loss of power here. The disk may take its time.

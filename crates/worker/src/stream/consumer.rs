@@ -1,5 +1,6 @@
 //! Connects, opens, hands out, and begins anew when it breaks.
 
+use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -9,16 +10,18 @@ use soloist_core::backoff::Backoff;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tonic::{Status, Streaming};
 use tracing::{info, warn};
 
-use super::backlog::Backlog;
-use super::failure::{Failure, Verdict};
-use super::session::{Closed, Session};
-use super::state::{End, Progress, State, Summary};
+use super::failure::{Failure, FailureKind, Verdict};
+use super::peer::{self, GrpcPeer};
 use super::subscriber::{Link, Subscriber};
 use super::target::{Keepalive, Target};
+use crate::delivery;
+use crate::delivery::{
+    Backlog, Call, CallError, Closed, End, Progress, Session, State, Summary, caught,
+};
 use crate::environment::Role;
 use crate::metadata::{Signature, highest};
 use crate::shutdown::Shutdown;
@@ -35,15 +38,51 @@ pub struct Consumer {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
-    pub(super) concurrency: usize,
-    pub(super) call_limit: Duration,
-    pub(super) judge: fn(&Status) -> Verdict,
-    window: usize,
-    acknowledge_every: Duration,
+struct Settings {
+    delivery: delivery::Settings,
+    open_limit: Option<Duration>,
+    judge: fn(&Failure) -> Verdict,
     backoff: Backoff,
     jitter: f64,
     may_finish: bool,
+}
+
+/// What a connection leaves to the next one.
+struct History<R> {
+    backlog: Backlog<R>,
+    /// In a row.
+    failures: u32,
+    was_open: bool,
+    keepalive: Keepalive,
+    /// How long the last connection had been quiet when it ended.
+    quiet: Duration,
+}
+
+impl<R> History<R> {
+    fn new(consumer: &Consumer) -> Self {
+        Self {
+            backlog: consumer.settings.delivery.backlog(),
+            failures: 0,
+            was_open: false,
+            keepalive: consumer.target.first_keepalive(),
+            quiet: Duration::ZERO,
+        }
+    }
+}
+
+enum Attempt {
+    Ended(End),
+    Failed(Failure),
+}
+
+enum OpenError {
+    Failed(Failure),
+    Panicked(String),
+}
+
+enum Wait {
+    Over,
+    Stopped,
 }
 
 /// Why a consumer has given up.
@@ -72,6 +111,14 @@ pub enum ConsumerError<E: std::fmt::Display> {
     /// A message could not be handled.
     #[error("a message could not be handled: {0}")]
     Handler(E),
+    /// The subscriber panicked.
+    #[error("{method} panicked: {message}")]
+    Panicked {
+        /// Where.
+        method: &'static str,
+        /// What the panic said.
+        message: String,
+    },
 }
 
 impl Consumer {
@@ -81,11 +128,9 @@ impl Consumer {
         Self {
             target,
             settings: Settings {
-                concurrency: 1,
-                call_limit: Duration::from_secs(10),
+                delivery: delivery::Settings::DEFAULT,
+                open_limit: None,
                 judge: Verdict::of,
-                window: 100_000,
-                acknowledge_every: Duration::from_millis(100),
                 backoff: Backoff::STANDARD,
                 jitter: 0.0,
                 may_finish: false,
@@ -105,12 +150,11 @@ impl Consumer {
         self
     }
 
-    /// So many messages are handled at the same time; they are acknowledged in the order in which they came. 1 unless said
-    /// otherwise.
+    /// So many messages are handled at the same time; they are committed and acknowledged in the order in which they came. 1
+    /// unless said otherwise. See [`Subscriber::handle`] for what a handler must not do then.
     #[must_use]
     pub fn concurrency(mut self, many: NonZeroUsize) -> Self {
-        self.settings.concurrency = many.get();
-        self.settings.window = self.settings.window.max(many.get());
+        self.settings.delivery = self.settings.delivery.with_concurrency(many.get());
         self
     }
 
@@ -118,21 +162,30 @@ impl Consumer {
     /// never less than are handled at the same time.
     #[must_use]
     pub fn window(mut self, many: NonZeroUsize) -> Self {
-        self.settings.window = many.get().max(self.settings.concurrency);
+        self.settings.delivery = self.settings.delivery.with_window(many.get());
         self
     }
 
     /// Acknowledgements are gathered for so long, or until half the window is full. 100 ms unless said otherwise.
     #[must_use]
     pub fn acknowledge_every(mut self, interval: Duration) -> Self {
-        self.settings.acknowledge_every = interval;
+        self.settings.delivery.acknowledge_every = interval;
         self
     }
 
-    /// An acknowledgement or a farewell that takes longer has failed. 10 s unless said otherwise.
+    /// An acknowledgement that takes longer has failed, and a server that takes longer to answer the call of the stream is told in the
+    /// log and in [`State::Unanswered`]. 10 s unless said otherwise. A farewell may take as long as the shutdown.
     #[must_use]
     pub fn call_limit(mut self, limit: Duration) -> Self {
-        self.settings.call_limit = limit;
+        self.settings.delivery.call_limit = limit;
+        self
+    }
+
+    /// A server that has not answered the call of the stream for so long is left, and tried again later. No limit unless said
+    /// otherwise: many servers send their headers only with the first message, and that may take its time.
+    #[must_use]
+    pub fn open_limit(mut self, limit: Duration) -> Self {
+        self.settings.open_limit = Some(limit);
         self
     }
 
@@ -151,10 +204,10 @@ impl Consumer {
         self
     }
 
-    /// Which failures are worth another try, instead of [`Verdict::of`]. A certificate that is not trusted and the refusal of
-    /// our token are final in any case.
+    /// Which failures are worth another try, instead of [`Verdict::of`]. The refusal of our token is not among them: it ends the
+    /// consumer in any case.
     #[must_use]
-    pub fn judge(mut self, judge: fn(&Status) -> Verdict) -> Self {
+    pub fn judge(mut self, judge: fn(&Failure) -> Verdict) -> Self {
         self.settings.judge = judge;
         self
     }
@@ -188,128 +241,235 @@ impl Consumer {
         shutdown: &Shutdown,
         subscriber: &S,
     ) -> Result<Summary, ConsumerError<S::Error>> {
-        let settings = &self.settings;
-        let mut backlog = Backlog::new(settings.window, settings.acknowledge_every);
-        let mut failures = 0;
-        let mut is_known = false;
-        let mut keepalive = self.target.first_keepalive();
-        let end = loop {
-            self.tell(State::Connecting);
-            let opened = tokio::select! {
-                biased;
-                () = shutdown.begun() => break End::Idle,
-                opened = self.open(subscriber, keepalive) => opened,
-            };
-            let handled = self.progress.handled();
-            let mut quiet = Duration::ZERO;
-            let closed = match opened {
-                Err(failure) if !is_known => {
-                    Closed::Failed(failure.at_first_sight(self.target.address()))
-                }
-                Err(failure) => Closed::Failed(failure),
-                Ok((link, stream)) => {
-                    info!("the stream of {} is open", self.target.address());
-                    is_known = true;
-                    self.tell(State::Streaming);
-                    let mut session = Session {
-                        address: self.target.address(),
-                        settings,
-                        subscriber,
-                        shutdown,
-                        backlog: &mut backlog,
-                        progress: &self.progress,
-                        tell: &|state| self.tell(state),
-                        heard: Instant::now(),
-                    };
-                    let closed = session.run(link, stream).await;
-                    quiet = session.heard.elapsed();
-                    closed
-                }
-            };
-            let failure = match closed {
-                Closed::Drained { confirmed: true } => break End::Confirmed,
-                Closed::Drained { confirmed: false } => break End::Drained,
-                Closed::Cut => break End::Cut,
-                Closed::Ended if settings.may_finish => break End::Finished,
-                Closed::Ended => Failure::ended(self.target.address()),
-                Closed::Failed(failure) => failure,
-                Closed::Handler(error) => {
-                    self.tell(State::Ended);
-                    return Err(ConsumerError::Handler(error));
-                }
-            };
-            if let Some(error) = self.give_up(&failure) {
-                self.tell(State::Ended);
-                return Err(error);
-            }
-            if shutdown.is_begun() {
-                warn!("{}", failure.text);
-                break End::Drained;
-            }
-            if self.progress.handled() > handled {
-                failures = 0;
-            }
-            let delay = self.delay(failures);
-            failures += 1;
-            let mut reason = failure.text.clone();
-            if failure.is_broken() && keepalive.has_annoyed(quiet) {
-                keepalive = keepalive.calmer();
-                let often = Human(keepalive.interval);
-                let hint = format!("; in case it was pinged too often: every {often} from now on");
-                reason.push_str(&hint);
-            }
-            warn!(failures, "{reason}; trying again in {}", Human(delay));
-            self.tell(State::Waiting {
-                failures,
-                delay,
-                reason,
-            });
-            tokio::select! {
-                () = sleep(delay) => {}
-                () = shutdown.begun() => break End::Idle,
-            }
-        };
+        let ended = self.run_attempts(shutdown, subscriber).await;
         self.tell(State::Ended);
-        let summary = Summary {
-            received: self.progress.received(),
-            handled: self.progress.handled(),
-            acknowledged: self.progress.acknowledged(),
-            end,
-        };
+        let summary = self.progress.summary(ended?);
         info!("{summary}");
         Ok(summary)
+    }
+
+    async fn run_attempts<S: Subscriber>(
+        &self,
+        shutdown: &Shutdown,
+        subscriber: &S,
+    ) -> Result<End, ConsumerError<S::Error>> {
+        let mut history = History::new(self);
+        loop {
+            let failure = match self.attempt(shutdown, subscriber, &mut history).await? {
+                Attempt::Ended(end) => return Ok(end),
+                Attempt::Failed(failure) => failure,
+            };
+            if (self.settings.judge)(&failure) == Verdict::Final {
+                return Err(ConsumerError::Final {
+                    text: failure.text().to_owned(),
+                    status: failure.status().cloned().map(Box::new),
+                });
+            }
+            if shutdown.is_begun() {
+                warn!("{}", failure.text());
+                return Ok(End::Drained);
+            }
+            if let Wait::Stopped = self.wait(shutdown, &failure, &mut history).await {
+                return Ok(End::Idle);
+            }
+        }
+    }
+
+    /// One connection, from its beginning to its end.
+    async fn attempt<S: Subscriber>(
+        &self,
+        shutdown: &Shutdown,
+        subscriber: &S,
+        history: &mut History<S::Receipt>,
+    ) -> Result<Attempt, ConsumerError<S::Error>> {
+        self.tell(State::Connecting);
+        let address = self.target.address();
+        history.quiet = Duration::ZERO;
+        let opened = tokio::select! {
+            biased;
+            () = shutdown.begun() => return Ok(Attempt::Ended(End::Idle)),
+            opened = self.open(subscriber, history) => opened,
+        };
+        let (link, stream) = match opened {
+            Ok(opened) => opened,
+            Err(OpenError::Failed(failure)) => {
+                if let Some(highest) = failure.status().and_then(highest) {
+                    return Err(self.fenced(highest));
+                }
+                let failure = failure.after(history.was_open, address);
+                return Ok(Attempt::Failed(failure));
+            }
+            Err(OpenError::Panicked(message)) => {
+                let method = "open";
+                return Err(ConsumerError::Panicked { method, message });
+            }
+        };
+        info!("the stream of {address} is open");
+        self.tell(State::Streaming);
+        let before = self.progress.summary(End::Idle);
+        let peer = GrpcPeer {
+            address,
+            subscriber,
+            link,
+        };
+        let tell = |state| self.tell(state);
+        let delivery = self.settings.delivery;
+        let mut session = Session::new(
+            &peer,
+            delivery,
+            shutdown,
+            &mut history.backlog,
+            &self.progress,
+            &tell,
+        );
+        let closed = session.run(stream).await;
+        history.quiet = session.quiet();
+        drop(session);
+        // Messages that are handled again and again because none can be acknowledged are no progress.
+        let has_progressed = match closed {
+            Closed::Failed {
+                call: Call::Acknowledge,
+                ..
+            } => self.progress.acknowledged() > before.acknowledged,
+            _ => self.progress.handled() > before.handled,
+        };
+        if has_progressed {
+            history.failures = 0;
+        }
+        // A server may send headers and refuse all the same: only then nothing has been proven yet.
+        let is_refused = matches!(
+            closed,
+            Closed::Failed {
+                call: Call::Next,
+                error: CallError::Failed(ref status),
+            } if status.source().is_none()
+        );
+        history.was_open |= self.progress.received() > before.received || !is_refused;
+        let (call, status) = match closed {
+            Closed::Drained { confirmed: true } => return Ok(Attempt::Ended(End::Confirmed)),
+            Closed::Drained { confirmed: false } => return Ok(Attempt::Ended(End::Drained)),
+            Closed::Cut => return Ok(Attempt::Ended(End::Cut)),
+            Closed::Ended if self.settings.may_finish => {
+                return Ok(Attempt::Ended(End::Finished));
+            }
+            Closed::Ended => {
+                let failure = Failure::ended(address).after(true, address);
+                return Ok(Attempt::Failed(failure));
+            }
+            Closed::Fenced { highest } => return Err(self.fenced(highest)),
+            Closed::Unhandled(error) => return Err(ConsumerError::Handler(error)),
+            Closed::Panicked(message) => {
+                let method = "handle or commit";
+                return Err(ConsumerError::Panicked { method, message });
+            }
+            Closed::Failed {
+                call,
+                error: CallError::Panicked(message),
+            } => {
+                let method = peer::method(call);
+                return Err(ConsumerError::Panicked { method, message });
+            }
+            Closed::Failed {
+                call,
+                error: CallError::TimedOut(limit),
+            } => (call, peer::timed_out(limit)),
+            Closed::Failed {
+                call,
+                error: CallError::Failed(status),
+            } => (call, status),
+        };
+        let failure = peer::failure(address, call, status);
+        Ok(Attempt::Failed(failure.after(history.was_open, address)))
+    }
+
+    /// Says what has failed, and waits for the next attempt.
+    async fn wait<R>(
+        &self,
+        shutdown: &Shutdown,
+        failure: &Failure,
+        history: &mut History<R>,
+    ) -> Wait {
+        let delay = self.delay(history.failures);
+        history.failures += 1;
+        let failures = history.failures;
+        let mut reason = failure.text().to_owned();
+        let is_broken = failure.kind() == FailureKind::Broken;
+        if is_broken && history.keepalive.pinged_too_often(history.quiet) {
+            history.keepalive = history.keepalive.with_half_as_many();
+            let often = Human(history.keepalive.interval);
+            let hint = format!("; in case it was pinged too often: every {often} from now on");
+            reason.push_str(&hint);
+        }
+        warn!(failures, "{reason}; trying again in {}", Human(delay));
+        self.tell(State::Waiting {
+            failures,
+            delay,
+            reason,
+        });
+        tokio::select! {
+            () = sleep(delay) => Wait::Over,
+            () = shutdown.begun() => Wait::Stopped,
+        }
     }
 
     async fn open<S: Subscriber>(
         &self,
         subscriber: &S,
-        keepalive: Keepalive,
-    ) -> Result<(Link, Streaming<S::Message>), Failure> {
+        history: &History<S::Receipt>,
+    ) -> Result<(Link, Streaming<S::Message>), OpenError> {
         let address = self.target.address();
-        let channel = self.target.connect(keepalive).await?;
+        let connected = self.target.connect(history.keepalive).await;
+        let channel = connected.map_err(OpenError::Failed)?;
         let link = Link::new(channel, self.signature.clone());
-        match subscriber.open(link.clone()).await {
-            Ok(stream) => Ok((link, stream)),
-            Err(status) => {
-                let judge = self.settings.judge;
-                Err(Failure::status(address, "the stream", status, judge))
+        let call = caught(subscriber.open(link.clone(), history.backlog.last()));
+        let answer = tokio::select! {
+            biased;
+            answer = call => answer,
+            waited = self.tell_unanswered() => {
+                return Err(OpenError::Failed(Failure::unanswered(address, waited)));
             }
+        };
+        match answer {
+            Ok(stream) => Ok((link, stream)),
+            Err(CallError::Failed(status)) => {
+                let failure = Failure::from_status(address, "the stream", status);
+                Err(OpenError::Failed(failure))
+            }
+            Err(CallError::TimedOut(limit)) => {
+                Err(OpenError::Failed(Failure::unanswered(address, limit)))
+            }
+            Err(CallError::Panicked(message)) => Err(OpenError::Panicked(message)),
         }
     }
 
-    fn give_up<E: std::fmt::Display>(&self, failure: &Failure) -> Option<ConsumerError<E>> {
-        let status = failure.status.as_ref();
-        if let Some(highest) = status.and_then(highest) {
-            return Some(ConsumerError::Fenced {
-                address: self.target.address().to_owned(),
-                ours: self.token,
-                highest,
-            });
+    /// Says that the server is there and does not answer, and ends when that has taken too long.
+    async fn tell_unanswered(&self) -> Duration {
+        let address = self.target.address();
+        let told_after = self.settings.delivery.call_limit;
+        let limit = self.settings.open_limit;
+        if limit.is_none_or(|limit| limit > told_after) {
+            sleep(told_after).await;
+            let waited = Human(told_after);
+            warn!(
+                "there is a connection to {address}, but no answer to the call for {waited}; is the server stuck, or does it send its headers only with the first message?"
+            );
+            self.tell(State::Unanswered { waited: told_after });
+            match limit {
+                Some(limit) => sleep(limit - told_after).await,
+                None => std::future::pending().await,
+            }
+        } else if let Some(limit) = limit {
+            sleep(limit).await;
         }
-        (failure.verdict == Verdict::Final).then(|| ConsumerError::Final {
-            text: failure.text.clone(),
-            status: status.cloned().map(Box::new),
-        })
+        limit.unwrap_or(told_after)
+    }
+
+    fn fenced<E: std::fmt::Display>(&self, highest: Token) -> ConsumerError<E> {
+        ConsumerError::Fenced {
+            address: self.target.address().to_owned(),
+            ours: self.token,
+            highest,
+        }
     }
 
     fn delay(&self, failures: u32) -> Duration {

@@ -1,10 +1,12 @@
 //! What went wrong, in words, and whether it is worth another try.
 
 use std::error::Error;
-use std::io;
+use std::time::Duration;
 
+use soloist_core::time::Human;
 use tonic::{Code, Status};
 
+use super::dependency_errors::{Misfit, causes, is_too_large, is_unreadable, misfit};
 use super::target::TargetError;
 
 /// Whether a failed stream is worth another try.
@@ -16,113 +18,169 @@ pub enum Verdict {
     Final,
 }
 
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// No connection could be made.
+    Unreachable,
+    /// The files of certificates cannot be read or used. They may be in the middle of a change.
+    Files,
+    /// The server's certificate is not trusted.
+    Untrusted,
+    /// The server does not speak TLS.
+    NotTls,
+    /// The server has ended TLS with an alert: it may want another certificate of ours.
+    TlsAlert,
+    /// The server does not speak HTTP/2.
+    NotHttp2,
+    /// There is a connection, but no answer to the call within [`open_limit`](super::Consumer::open_limit).
+    Unanswered,
+    /// The connection broke.
+    Broken,
+    /// A message cannot be decoded.
+    Unreadable,
+    /// A message is larger than the client takes.
+    TooLarge,
+    /// The server has ended the stream or a call with this code.
+    Status(Code),
+    /// The server has ended the stream without being asked to.
+    Ended,
+}
+
+/// One failure of a stream: for [`judge`](super::Consumer::judge), and for people.
+#[derive(Debug)]
+pub struct Failure {
+    kind: FailureKind,
+    text: String,
+    status: Option<Status>,
+    was_open: bool,
+}
+
 impl Verdict {
-    /// What gRPC's codes mean for a stream that goes on from where it was. A status that the connection made, rather than
-    /// the server, is always worth another try.
+    /// What is judged unless [`judge`](super::Consumer::judge) says otherwise.
+    ///
+    /// What has worked before may work again: a CA is rotated, a proxy answers while its server is replaced, a token is renewed.
+    /// So some failures are final only as long as the stream has [never been open](Failure::was_open).
     #[must_use]
-    pub fn of(status: &Status) -> Self {
-        if status.source().is_some() {
-            return Self::Retry;
-        }
-        match status.code() {
-            // The server is busy, gone or at odds with itself; or the end came without a reason.
-            Code::Ok
-            | Code::Aborted
-            | Code::Cancelled
-            | Code::DeadlineExceeded
-            | Code::ResourceExhausted
-            | Code::Unavailable
-            | Code::Unknown => Self::Retry,
-            // The server's own trouble may pass. A message that cannot be read stays what it is.
-            Code::Internal if !is_unreadable(status) => Self::Retry,
-            Code::Internal
-            | Code::AlreadyExists
-            | Code::DataLoss
-            | Code::FailedPrecondition
-            | Code::InvalidArgument
-            | Code::NotFound
-            | Code::OutOfRange
-            | Code::PermissionDenied
-            | Code::Unauthenticated
-            | Code::Unimplemented => Self::Final,
+    pub fn of(failure: &Failure) -> Self {
+        let unless_it_worked = match failure.was_open {
+            true => Self::Retry,
+            false => Self::Final,
+        };
+        match failure.kind {
+            FailureKind::Unreachable
+            | FailureKind::Files
+            | FailureKind::Unanswered
+            | FailureKind::Broken
+            | FailureKind::Ended => Self::Retry,
+            FailureKind::Untrusted
+            | FailureKind::NotTls
+            | FailureKind::TlsAlert
+            | FailureKind::NotHttp2 => unless_it_worked,
+            FailureKind::Unreadable | FailureKind::TooLarge => Self::Final,
+            FailureKind::Status(code) => match code {
+                // The server is busy, gone or at odds with itself; or the end came without a reason.
+                Code::Ok
+                | Code::Aborted
+                | Code::Cancelled
+                | Code::DeadlineExceeded
+                | Code::Internal
+                | Code::ResourceExhausted
+                | Code::Unavailable
+                | Code::Unknown => Self::Retry,
+                Code::Unauthenticated | Code::Unimplemented => unless_it_worked,
+                Code::AlreadyExists
+                | Code::DataLoss
+                | Code::FailedPrecondition
+                | Code::InvalidArgument
+                | Code::NotFound
+                | Code::OutOfRange
+                | Code::PermissionDenied => Self::Final,
+            },
         }
     }
-}
-
-/// tonic says in words only that it was the one who could not read a message. A test with real bytes holds it to them.
-fn is_unreadable(status: &Status) -> bool {
-    let message = status.message();
-    message.starts_with("failed to decode Protobuf message")
-        || message.starts_with("protocol error: received message with")
-}
-
-fn is_oversized(status: &Status) -> bool {
-    status.code() == Code::OutOfRange && status.message().contains("message length too large")
-}
-
-/// One failure, told for people.
-#[derive(Debug)]
-pub(super) struct Failure {
-    pub(super) verdict: Verdict,
-    pub(super) text: String,
-    pub(super) status: Option<Status>,
 }
 
 impl Failure {
-    /// No connection could be made.
-    pub(super) fn connecting(address: &str, error: &tonic::transport::Error) -> Self {
-        let (verdict, text) = match trouble(error) {
-            Some(trouble) => (Verdict::Final, trouble.text(address)),
-            None => {
-                let text = format!("no connection to {address}: {}", causes(error));
-                (Verdict::Retry, text)
-            }
-        };
+    /// What failed.
+    #[must_use]
+    pub fn kind(&self) -> FailureKind {
+        self.kind
+    }
+
+    /// What the server said, or what the connection made of it.
+    #[must_use]
+    pub fn status(&self) -> Option<&Status> {
+        self.status.as_ref()
+    }
+
+    /// Whether the stream has been open before, in this run of the consumer.
+    #[must_use]
+    pub fn was_open(&self) -> bool {
+        self.was_open
+    }
+
+    /// What happened, for people.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn new(kind: FailureKind, text: String) -> Self {
         Self {
-            verdict,
+            kind,
             text,
             status: None,
+            was_open: false,
         }
     }
 
-    /// The files of the target have changed, and not for the better. They may be in the middle of a change.
-    pub(super) fn target(error: &TargetError) -> Self {
-        Self {
-            verdict: Verdict::Retry,
-            text: error.to_string(),
-            status: None,
+    /// No connection could be made.
+    pub(super) fn connecting(address: &str, error: &tonic::transport::Error) -> Self {
+        match misfit(error) {
+            Some(misfit) => Self::new(misfit.kind(), misfit.text(address)),
+            None => {
+                let text = format!("no connection to {address}: {}", causes(error));
+                Self::new(FailureKind::Unreachable, text)
+            }
         }
+    }
+
+    /// The files of the target have changed, and not for the better.
+    pub(super) fn target(error: &TargetError) -> Self {
+        Self::new(FailureKind::Files, error.to_string())
+    }
+
+    /// The server answers pings, perhaps, but not the call.
+    pub(super) fn unanswered(address: &str, waited: Duration) -> Self {
+        let waited = Human(waited);
+        let text = format!("{address} has not answered the call within {waited}");
+        Self::new(FailureKind::Unanswered, text)
+    }
+
+    /// The server has ended the stream without being asked to.
+    pub(super) fn ended(address: &str) -> Self {
+        Self::new(FailureKind::Ended, format!("{address} ended the stream"))
     }
 
     /// A call or the stream failed. `what` says which.
-    pub(super) fn status(
-        address: &str,
-        what: &str,
-        status: Status,
-        judge: impl Fn(&Status) -> Verdict,
-    ) -> Self {
-        let found = status.source().and_then(trouble);
-        let verdict = match found {
-            Some(_) => Verdict::Final,
-            None => judge(&status),
+    pub(super) fn from_status(address: &str, what: &str, status: Status) -> Self {
+        let found = status.source().and_then(misfit);
+        let (kind, text) = match found {
+            Some(misfit) => (misfit.kind(), misfit.text(address)),
+            None => (kind_of(&status), in_words(address, what, &status)),
         };
-        let text = found.map_or_else(|| in_words(address, what, &status), |it| it.text(address));
         Self {
-            verdict,
-            text,
             status: Some(status),
+            ..Self::new(kind, text)
         }
     }
 
-    /// Whether the connection broke, rather than the server said something.
-    pub(super) fn is_broken(&self) -> bool {
-        let status = self.status.as_ref();
-        status.is_some_and(|status| status.source().is_some()) && self.verdict == Verdict::Retry
-    }
-
-    /// Adds what may be wrong with an address that has never answered.
-    pub(super) fn at_first_sight(mut self, address: &str) -> Self {
-        if self.is_broken() {
+    /// Notes whether the stream has been open before. If not, adds what may be wrong with the address.
+    pub(super) fn after(mut self, was_open: bool, address: &str) -> Self {
+        self.was_open = was_open;
+        if !was_open && self.kind == FailureKind::Broken {
             let other = match address.starts_with("https") {
                 true => "http",
                 false => "https",
@@ -132,15 +190,19 @@ impl Failure {
         }
         self
     }
+}
 
-    /// The server has ended the stream without being asked to.
-    pub(super) fn ended(address: &str) -> Self {
-        Self {
-            verdict: Verdict::Retry,
-            text: format!("{address} ended the stream"),
-            status: None,
-        }
+fn kind_of(status: &Status) -> FailureKind {
+    if status.source().is_some() {
+        return FailureKind::Broken;
     }
+    if is_unreadable(status) {
+        return FailureKind::Unreadable;
+    }
+    if is_too_large(status) {
+        return FailureKind::TooLarge;
+    }
+    FailureKind::Status(status.code())
 }
 
 fn in_words(address: &str, what: &str, status: &Status) -> String {
@@ -154,31 +216,33 @@ fn in_words(address: &str, what: &str, status: &Status) -> String {
             };
         }
     }
-    let code = status.code();
-    let hint = match code {
-        _ if is_oversized(status) => {
+    let hint = match kind_of(status) {
+        FailureKind::TooLarge => {
             "; raise max_decoding_message_size of the client if such messages are meant to be"
         }
-        _ if is_unreadable(status) => "; do both sides use the same .proto?",
-        Code::Unimplemented => "; is this the right server, and does it speak gRPC?",
+        FailureKind::Unreadable => "; do both sides use the same .proto?",
+        FailureKind::Status(Code::Unimplemented) => {
+            "; is this the right server, and does it speak gRPC?"
+        }
         _ => "",
     };
+    let code = status.code();
     format!("{what} of {address} failed: {code:?}: {message}{hint}")
 }
 
-/// What no waiting mends.
-#[derive(Debug, PartialEq, Eq)]
-enum Trouble {
-    #[cfg(feature = "tls")]
-    Untrusted(String),
-    #[cfg(feature = "tls")]
-    NotTls,
-    #[cfg(feature = "tls")]
-    UnwelcomeWithTls(String),
-    NotHttp2,
-}
+impl Misfit {
+    fn kind(&self) -> FailureKind {
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Untrusted(_) => FailureKind::Untrusted,
+            #[cfg(feature = "tls")]
+            Self::NotTls => FailureKind::NotTls,
+            #[cfg(feature = "tls")]
+            Self::TlsAlert(_) => FailureKind::TlsAlert,
+            Self::NotHttp2 => FailureKind::NotHttp2,
+        }
+    }
 
-impl Trouble {
     fn text(&self, address: &str) -> String {
         match self {
             #[cfg(feature = "tls")]
@@ -188,7 +252,7 @@ impl Trouble {
             #[cfg(feature = "tls")]
             Self::NotTls => format!("{address} does not speak TLS; is it meant to be http://?"),
             #[cfg(feature = "tls")]
-            Self::UnwelcomeWithTls(reason) => format!(
+            Self::TlsAlert(reason) => format!(
                 "{address} refuses our side of TLS: {reason}; does it want a client certificate, or another one?"
             ),
             Self::NotHttp2 => format!(
@@ -198,74 +262,22 @@ impl Trouble {
     }
 }
 
-fn trouble(error: &(dyn Error + 'static)) -> Option<Trouble> {
-    chain(error).find_map(|cause| tls_trouble(cause).or_else(|| http_trouble(cause)))
-}
-
-#[cfg(feature = "tls")]
-fn tls_trouble(cause: &(dyn Error + 'static)) -> Option<Trouble> {
-    // After the handshake h2 passes on the words of rustls' error, not the error.
-    if let Some(error) = cause.downcast_ref::<io::Error>() {
-        let text = error.to_string();
-        let alert = text.strip_prefix("received fatal alert: ")?;
-        return Some(Trouble::UnwelcomeWithTls(alert.to_owned()));
-    }
-    match cause.downcast_ref::<rustls::Error>()? {
-        rustls::Error::InvalidCertificate(reason) => Some(Trouble::Untrusted(reason.to_string())),
-        rustls::Error::InvalidMessage(_) => Some(Trouble::NotTls),
-        rustls::Error::AlertReceived(alert) => {
-            Some(Trouble::UnwelcomeWithTls(format!("{alert:?}")))
-        }
-        _ => None,
-    }
-}
-
-#[cfg(not(feature = "tls"))]
-fn tls_trouble(_: &(dyn Error + 'static)) -> Option<Trouble> {
-    None
-}
-
-fn http_trouble(cause: &(dyn Error + 'static)) -> Option<Trouble> {
-    let error = cause.downcast_ref::<h2::Error>()?;
-    let is_nonsense = matches!(
-        error.reason(),
-        Some(h2::Reason::FRAME_SIZE_ERROR | h2::Reason::PROTOCOL_ERROR)
-    );
-    // Found by our side, in what the other side says.
-    (is_nonsense && error.is_go_away() && error.is_library()).then_some(Trouble::NotHttp2)
-}
-
-/// An error and all its causes, also those that `io::Error` hides.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| {
-        let hidden = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            .map(|inner| inner as &(dyn Error + 'static));
-        hidden.or_else(|| error.source())
-    })
-}
-
-/// All causes in one line, each said once.
-pub(super) fn causes(error: &(dyn Error + 'static)) -> String {
-    let mut said: Vec<String> = Vec::new();
-    for cause in chain(error) {
-        let text = cause.to_string();
-        if text != "transport error" && !said.iter().any(|before| before.contains(&text)) {
-            said.push(text);
-        }
-    }
-    said.join(": ")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
+
+    fn verdict(kind: FailureKind, was_open: bool) -> Verdict {
+        let mut failure = Failure::new(kind, String::new());
+        failure.was_open = was_open;
+        Verdict::of(&failure)
+    }
 
     #[test]
     fn codes_are_told_apart() {
         use Code::*;
-        for code in [
+        let retried = [
             Aborted,
             Cancelled,
             DeadlineExceeded,
@@ -273,14 +285,8 @@ mod tests {
             ResourceExhausted,
             Unavailable,
             Unknown,
-        ] {
-            assert_eq!(
-                Verdict::of(&Status::new(code, "")),
-                Verdict::Retry,
-                "{code:?}"
-            );
-        }
-        for code in [
+        ];
+        let last = [
             AlreadyExists,
             DataLoss,
             FailedPrecondition,
@@ -288,32 +294,43 @@ mod tests {
             NotFound,
             OutOfRange,
             PermissionDenied,
-            Unauthenticated,
-            Unimplemented,
+        ];
+        for was_open in [false, true] {
+            for code in retried {
+                let kind = FailureKind::Status(code);
+                assert_eq!(verdict(kind, was_open), Verdict::Retry, "{code:?}");
+            }
+            for code in last {
+                let kind = FailureKind::Status(code);
+                assert_eq!(verdict(kind, was_open), Verdict::Final, "{code:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_worked_before_is_worth_another_try() {
+        for kind in [
+            FailureKind::Untrusted,
+            FailureKind::NotTls,
+            FailureKind::TlsAlert,
+            FailureKind::NotHttp2,
+            FailureKind::Status(Code::Unauthenticated),
+            FailureKind::Status(Code::Unimplemented),
         ] {
-            assert_eq!(
-                Verdict::of(&Status::new(code, "")),
-                Verdict::Final,
-                "{code:?}"
-            );
+            assert_eq!(verdict(kind, false), Verdict::Final, "{kind:?}");
+            assert_eq!(verdict(kind, true), Verdict::Retry, "{kind:?}");
         }
     }
 
     #[test]
     fn what_the_connection_made_of_it_is_worth_another_try() {
         let broken: Box<dyn Error + Send + Sync> = Box::new(io::Error::other("reset"));
-        let status = Status::from_error(broken);
-        assert_eq!(Verdict::of(&status), Verdict::Retry);
-        let failure = Failure::status("http://feed:1", "the stream", status, Verdict::of);
+        let failure =
+            Failure::from_status("http://feed:1", "the stream", Status::from_error(broken));
+        assert_eq!(Verdict::of(&failure), Verdict::Retry);
         assert_eq!(
-            failure.text,
+            failure.text(),
             "the stream of http://feed:1 failed: Unknown: reset"
         );
-    }
-
-    #[test]
-    fn causes_are_said_once() {
-        let inner = io::Error::other(io::Error::new(io::ErrorKind::NotFound, "no such host"));
-        assert_eq!(causes(&inner), "no such host");
     }
 }

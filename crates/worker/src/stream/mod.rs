@@ -9,24 +9,23 @@
 //!   confirms the end; the connection is closed. All within the stream's time. What was not handled is not acknowledged.
 //!
 //! Delivery is at least once. For *exactly* once, keep the position together with the effect of the messages (in one
-//! line, one transaction) and open the stream from what is kept there; acknowledgements then only let the server forget.
+//! line, one transaction) in [`commit`](Subscriber::commit), and open the stream from what is kept there; acknowledgements then only
+//! let the server forget.
 
-mod backlog;
 mod connector;
 mod consumer;
+mod dependency_errors;
 mod failure;
-mod in_hand;
-mod session;
-mod state;
+mod peer;
 mod subscriber;
 mod target;
 #[cfg(feature = "tls")]
 mod tls;
 
+pub use crate::delivery::{Drain, End, Progress, State, Summary};
 pub use consumer::{Consumer, ConsumerError};
-pub use failure::Verdict;
-pub use state::{End, Progress, State, Summary};
-pub use subscriber::{Drain, Link, Subscriber};
+pub use failure::{Failure, FailureKind, Verdict};
+pub use subscriber::{Link, Subscriber};
 pub use target::{Target, TargetError};
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -33,12 +33,12 @@ impl Keepalive {
 
     /// Servers of other languages end a connection at the fourth ping on a quiet stream, and close it a second later. They
     /// say why, but h2 does not pass it on.
-    pub(super) fn has_annoyed(self, quiet: Duration) -> bool {
+    pub(super) fn pinged_too_often(self, quiet: Duration) -> bool {
         quiet >= self.interval * 3 && quiet <= self.interval * 5 + Duration::from_secs(2)
     }
 
     /// What gRPC asks of a client that pings too often.
-    pub(super) fn calmer(self) -> Self {
+    pub(super) fn with_half_as_many(self) -> Self {
         let interval = self.interval.saturating_mul(2).min(Self::LONGEST);
         Self { interval, ..self }
     }
@@ -217,7 +217,7 @@ impl Target {
                 let secured = endpoint.tls_config(config);
                 secured.map_err(|error| TargetError::Tls {
                     address,
-                    reason: super::failure::causes(&error),
+                    reason: super::dependency_errors::causes(&error),
                 })
             }
         }
@@ -243,13 +243,13 @@ mod tests {
         let keepalive = Target::new("http://feed:1").unwrap().first_keepalive();
         assert_eq!(keepalive.interval, s(30));
         for (quiet, expected) in [(0, false), (60, false), (121, true), (300, false)] {
-            assert_eq!(keepalive.has_annoyed(s(quiet)), expected, "{quiet} s");
+            assert_eq!(keepalive.pinged_too_often(s(quiet)), expected, "{quiet} s");
         }
-        let mut calmer = keepalive;
+        let mut fewer = keepalive;
         let intervals: Vec<_> = (0..8)
             .map(|_| {
-                calmer = calmer.calmer();
-                calmer.interval.as_secs() / 60
+                fewer = fewer.with_half_as_many();
+                fewer.interval.as_secs() / 60
             })
             .collect();
         assert_eq!(intervals, [1, 2, 4, 8, 16, 32, 60, 60]);

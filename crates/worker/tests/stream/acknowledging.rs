@@ -10,7 +10,7 @@ use soloist_worker::stream::ConsumerError;
 use soloist_worker::{Role, Shutdown, Term};
 use tonic::Status;
 
-use crate::harness::{DRAIN, Stage, note, quick, within};
+use crate::harness::{DRAIN, Ended, Stage, note, quick, within};
 use crate::server::Server;
 
 fn many(number: usize) -> NonZeroUsize {
@@ -174,6 +174,101 @@ async fn what_cannot_be_handled_ends_it_and_only_what_came_before_is_acknowledge
         stage.server.calls.try_recv().is_err(),
         "more was acknowledged"
     );
+}
+
+#[tokio::test]
+async fn a_later_message_that_is_done_is_not_gone_on_after_while_an_earlier_one_is_not() {
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many(3)), DRAIN).await;
+    let sent = stage.opened().await;
+    for position in 1..=3 {
+        sent.send(note(position)).await.unwrap();
+    }
+    let [first, second, third] = [stage.work().await, stage.work().await, stage.work().await];
+    third.done();
+    first.done();
+    stage.acknowledged(1).await;
+    // The child would die here: 3 is handled, and 2 is not.
+    assert_eq!(*stage.committed.borrow(), 1);
+    second.done();
+    stage.acknowledged(3).await;
+    drop(sent);
+    assert_eq!(stage.call("Open").await.position, 3);
+}
+
+#[tokio::test]
+async fn a_panic_in_the_handler_ends_it_and_what_came_before_is_acknowledged() {
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many(3)), DRAIN).await;
+    let sent = stage.opened().await;
+    for position in 1..=3 {
+        sent.send(note(position)).await.unwrap();
+    }
+    let [first, second, third] = [stage.work().await, stage.work().await, stage.work().await];
+    third.done();
+    second.panic("index out of bounds");
+    first.done();
+    stage.acknowledged(1).await;
+    let error = stage.ended().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "handle or commit panicked: index out of bounds"
+    );
+    assert!(
+        stage.server.calls.try_recv().is_err(),
+        "more was acknowledged"
+    );
+}
+
+/// A refusal by a server that has seen the token 23.
+fn stale() -> Status {
+    let fence = Fence::new(Token::new(23));
+    fence.admit(Token::new(17)).unwrap_err().into()
+}
+
+fn assert_fenced(ended: Ended) {
+    let error = ended.unwrap_err();
+    assert!(matches!(error, ConsumerError::Fenced { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_token_ends_it_at_once_whatever_is_in_hand() {
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many(2)), DRAIN).await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    sent.send(note(2)).await.unwrap();
+    let (first, hangs) = (stage.work().await, stage.work().await);
+    first.done();
+    stage.call("Ack").await.refuse(stale());
+    assert_fenced(stage.ended().await);
+    assert!(hangs.is_given_up());
+}
+
+#[tokio::test]
+async fn a_stream_that_is_refused_ends_at_once_and_an_error_of_the_handler_does_not_hide_it() {
+    let mut stage = Stage::with(|consumer| consumer.concurrency(many(2)), DRAIN).await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let work = stage.work().await;
+    sent.send(Err(stale())).await.unwrap();
+    within("the end of the work", async {
+        while !work.is_given_up() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    work.fail("the disk is full");
+    assert_fenced(stage.ended().await);
+}
+
+#[tokio::test]
+async fn a_farewell_that_is_refused_ends_it_at_once() {
+    let mut stage = Stage::new().await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    let hangs = stage.work().await;
+    stage.shutdown.begin();
+    stage.call("Drain").await.refuse(stale());
+    assert_fenced(stage.ended().await);
+    assert!(hangs.is_given_up());
 }
 
 #[tokio::test]

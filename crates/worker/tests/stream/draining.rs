@@ -208,8 +208,8 @@ impl Subscriber for AtOnce {
     type Receipt = u64;
     type Error = String;
 
-    async fn open(&self, link: Link) -> Result<Streaming<Note>, Status> {
-        self.notes.open(link).await
+    async fn open(&self, link: Link, after: Option<&u64>) -> Result<Streaming<Note>, Status> {
+        self.notes.open(link, after).await
     }
 
     async fn handle(&self, message: Note) -> Result<u64, String> {
@@ -242,4 +242,38 @@ async fn a_shutdown_is_seen_between_messages_that_are_there_and_done_at_once() {
     first.done();
     let summary = within("the end", running).await.unwrap().unwrap();
     assert_eq!((summary.handled, summary.end), (3, End::Drained));
+}
+
+#[tokio::test]
+async fn a_server_that_takes_its_time_to_say_goodbye_is_read_for_as_long_as_the_drain_lasts() {
+    let limit = Duration::from_millis(50);
+    let mut stage = Stage::with(|consumer| consumer.call_limit(limit), DRAIN).await;
+    let sent = stage.opened().await;
+    stage.state(|state| *state == State::Streaming).await;
+    stage.shutdown.begin();
+    let drain = stage.call("Drain").await;
+    // Far longer than an acknowledgement may take.
+    tokio::time::sleep(limit * 6).await;
+    sent.send(note(1)).await.unwrap();
+    stage.work().await.done();
+    stage.acknowledged(1).await;
+    drain.confirm();
+    drop(sent);
+    assert_eq!(stage.ended().await.unwrap().end, End::Confirmed);
+}
+
+#[tokio::test]
+async fn a_handler_that_failed_is_told_also_when_the_time_runs_out() {
+    let drain = Duration::from_millis(300);
+    let mut stage = Stage::with(|consumer| consumer, drain).await;
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    stage.work().await.done();
+    let unanswered = stage.call("Ack").await;
+    sent.send(note(2)).await.unwrap();
+    stage.shutdown.begin();
+    stage.work().await.fail("the disk is full");
+    let error = stage.ended().await.unwrap_err().to_string();
+    assert_eq!(error, "a message could not be handled: the disk is full");
+    drop(unanswered);
 }

@@ -47,16 +47,27 @@ impl Nobody {
 /// A message in hand. Unanswered, it is handled for ever.
 pub(crate) struct Work {
     pub(crate) position: u64,
-    done: oneshot::Sender<Result<(), String>>,
+    done: oneshot::Sender<Outcome>,
+}
+
+/// What becomes of a message in hand.
+enum Outcome {
+    Handled,
+    Failed(String),
+    Panicked(String),
 }
 
 impl Work {
     pub(crate) fn done(self) {
-        let _ = self.done.send(Ok(()));
+        let _ = self.done.send(Outcome::Handled);
     }
 
     pub(crate) fn fail(self, why: &str) {
-        let _ = self.done.send(Err(why.to_owned()));
+        let _ = self.done.send(Outcome::Failed(why.to_owned()));
+    }
+
+    pub(crate) fn panic(self, why: &str) {
+        let _ = self.done.send(Outcome::Panicked(why.to_owned()));
     }
 
     /// Whether the handler has been dropped.
@@ -65,7 +76,7 @@ impl Work {
     }
 }
 
-/// Goes on after the last position that it has handled.
+/// Goes on after the last position that it has committed.
 pub(crate) struct Notes {
     work: mpsc::UnboundedSender<Work>,
     last: watch::Sender<u64>,
@@ -104,8 +115,13 @@ impl Subscriber for Notes {
     type Receipt = u64;
     type Error = String;
 
-    async fn open(&self, link: Link) -> Result<Streaming<Note>, Status> {
-        let after = *self.last.borrow();
+    async fn open(&self, link: Link, after: Option<&u64>) -> Result<Streaming<Note>, Status> {
+        let last = *self.last.borrow();
+        let after = after.copied().unwrap_or(0);
+        assert_eq!(
+            after, last,
+            "what is complete in order is what was committed"
+        );
         let mut grpc = Grpc::new(link);
         let ready = grpc.ready().await;
         ready.map_err(|error| Status::unknown(error.to_string()))?;
@@ -121,9 +137,14 @@ impl Subscriber for Notes {
         let position = message.position;
         self.work.send(Work { position, done }).unwrap();
         match handled.await {
-            Ok(result) => result?,
+            Ok(Outcome::Handled) => Ok(position),
+            Ok(Outcome::Failed(why)) => Err(why),
+            Ok(Outcome::Panicked(why)) => panic!("{why}"),
             Err(_) => std::future::pending().await,
         }
+    }
+
+    async fn commit(&self, position: u64) -> Result<u64, String> {
         self.last.send_replace(position);
         Ok(position)
     }
@@ -150,6 +171,8 @@ pub(crate) struct Stage {
     pub(crate) works: mpsc::UnboundedReceiver<Work>,
     pub(crate) shutdown: Shutdown,
     pub(crate) states: watch::Receiver<State>,
+    /// The last position that would survive.
+    pub(crate) committed: watch::Receiver<u64>,
     running: JoinHandle<Ended>,
 }
 
@@ -180,6 +203,7 @@ impl Stage {
     ) -> Self {
         let (notes, works) = Notes::new(drains);
         let states = consumer.states();
+        let committed = notes.last.subscribe();
         let running = tokio::spawn({
             let shutdown = shutdown.clone();
             async move { consumer.run(&shutdown, &notes).await }
@@ -189,6 +213,7 @@ impl Stage {
             works,
             shutdown,
             states,
+            committed,
             running,
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use soloist_worker::Shutdown;
-use soloist_worker::stream::{Consumer, End, State, Target, Verdict};
+use soloist_worker::stream::{Consumer, End, Failure, FailureKind, State, Target, Verdict};
 use testbed::{Direction, Link};
 use tokio::time::Instant;
 use tonic::{Code, Status};
@@ -150,7 +150,7 @@ async fn codes_that_no_waiting_mends_end_it() {
 
 #[tokio::test]
 async fn who_knows_better_may_judge() {
-    fn patient(_: &Status) -> Verdict {
+    fn patient(_: &Failure) -> Verdict {
         Verdict::Retry
     }
     let mut stage = Stage::with(|consumer| consumer.judge(patient), DRAIN).await;
@@ -176,4 +176,88 @@ async fn a_stream_that_the_server_ends_is_opened_again_unless_it_may_end() {
         assert!(stage.server.calls.try_recv().is_err());
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_always_fails_is_tried_later_and_later() {
+    let mut stage = Stage::new().await;
+    for expected in 1..=3 {
+        let sent = stage.opened().await;
+        sent.send(note(expected)).await.unwrap();
+        // Of the messages before, when there are some.
+        loop {
+            tokio::select! {
+                work = stage.works.recv() => work.unwrap().done(),
+                call = stage.server.calls.recv() => {
+                    call.unwrap().refuse(Status::unavailable("not now"));
+                    break;
+                }
+            }
+        }
+        while let Ok(work) = stage.works.try_recv() {
+            work.done();
+        }
+        let state = stage.state(is_wait).await;
+        assert_eq!(u64::from(failures(&state)), expected);
+        stage.state(|state| !is_wait(state)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_expires_is_final_at_first_and_tried_again_once_it_has_worked() {
+    for code in [Code::Unauthenticated, Code::Unimplemented] {
+        let mut stage = Stage::new().await;
+        stage.call("Open").await.refuse(Status::new(code, "no"));
+        assert!(stage.ended().await.is_err(), "{code:?} at first");
+
+        let mut stage = Stage::new().await;
+        drop(stage.opened().await);
+        stage.call("Open").await.refuse(Status::new(code, "no"));
+        stage.opened().await;
+    }
+}
+
+#[tokio::test]
+async fn who_judges_sees_failures_without_a_status_too() {
+    fn impatient(failure: &Failure) -> Verdict {
+        match failure.kind() {
+            FailureKind::Unreachable => Verdict::Final,
+            _ => Verdict::of(failure),
+        }
+    }
+    let nobody = Nobody::new();
+    let consumer = quick(&nobody.url()).judge(impatient);
+    let (notes, _works) = Notes::new(true);
+    let shutdown = Shutdown::new(DRAIN);
+    let ended = within("an error", consumer.run(&shutdown, &notes)).await;
+    let error = ended.unwrap_err().to_string();
+    assert!(error.starts_with("no connection to"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_the_call_is_told_and_left_only_if_there_is_a_limit() {
+    let told = Duration::from_millis(50);
+    let mut stage = Stage::with(|consumer| consumer.call_limit(told), DRAIN).await;
+    let late = stage.call("Open").await;
+    let state = stage
+        .state(|state| matches!(state, State::Unanswered { .. }))
+        .await;
+    assert_eq!(
+        state.to_string(),
+        "connected, but the call has no answer for 50ms"
+    );
+    let _sent = late.stream();
+    stage.state(|state| *state == State::Streaming).await;
+
+    let limit = Duration::from_millis(150);
+    let limited = |consumer: Consumer| consumer.call_limit(told).open_limit(limit);
+    let mut stage = Stage::with(limited, DRAIN).await;
+    let unanswered = stage.call("Open").await;
+    let state = stage.state(is_wait).await.to_string();
+    assert!(
+        state.contains("has not answered the call within 150ms"),
+        "{state}"
+    );
+    stage.opened().await;
+    drop(unanswered);
 }

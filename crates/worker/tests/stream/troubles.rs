@@ -327,3 +327,47 @@ async fn certificates_are_read_anew_for_every_connection() {
     );
     assert!(Path::new(&authority.path("localhost.pem")).exists());
 }
+
+#[tokio::test]
+async fn a_rotated_ca_and_client_certificate_are_picked_up() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let folder = tempfile::tempdir().unwrap();
+    let install = |authority: &Authority| {
+        authority.sign("worker");
+        for name in ["ca.pem", "worker.pem", "worker.key"] {
+            let staged = folder.path().join("staged");
+            std::fs::copy(authority.path(name), &staged).unwrap();
+            std::fs::rename(staged, folder.path().join(name)).unwrap();
+        }
+    };
+    let mutual = |authority: &Authority| {
+        ServerTlsConfig::new()
+            .identity(authority.sign("localhost"))
+            .client_ca_root(authority.certificate())
+    };
+    install(&old);
+    let server = Server::with_tls(mutual(&old)).await;
+    let address = server.address;
+    let path = |name: &str| folder.path().join(name);
+    let tls = Tls::new().ca(path("ca.pem"));
+    let tls = tls.identity(path("worker.pem"), path("worker.key"));
+    let first = Duration::from_millis(10);
+    let backoff = Backoff::try_new(first, first).unwrap();
+    let consumer = secure(&server, tls).backoff(backoff);
+    let mut stage = Stage::set(server, consumer, Shutdown::new(DRAIN), true);
+    let sent = stage.opened().await;
+
+    // The server is rotated first, and our files later.
+    stage.server = Server::start().await;
+    drop(sent);
+    let is_gone = |state: &State| state.to_string().contains("Connection refused");
+    stage.state(is_gone).await;
+    stage.server = Server::on(address, Some(mutual(&new))).await;
+    let is_untrusted = |state: &State| state.to_string().contains("is not trusted: ");
+    stage.state(is_untrusted).await;
+    install(&new);
+    let sent = stage.opened().await;
+    sent.send(note(1)).await.unwrap();
+    stage.work().await.done();
+    stage.acknowledged(1).await;
+}

@@ -1,5 +1,6 @@
 //! Consumes the feed under soloist: writes every message once, in order.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use clap::{Args, Parser};
 use feed::writer::Writer;
 use soloist::duration::parse as duration;
-use soloist_worker::stream::{Consumer, ConsumerError, Progress, Target, Tls};
+use soloist_worker::stream::{Consumer, Target, Tls};
 use soloist_worker::{Backoff, Role, Worker};
 use tracing::info;
 use tracing_subscriber::EnvFilter;
@@ -26,6 +27,12 @@ struct Arguments {
     /// Every message takes this long.
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
     work: Duration,
+    /// Only every second message takes that long.
+    #[arg(long)]
+    uneven_work: bool,
+    /// So many messages are worked on at the same time.
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    concurrency: NonZeroUsize,
     /// The first wait before the feed is opened again; doubled each time.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     backoff: Duration,
@@ -67,7 +74,8 @@ async fn main() -> ExitCode {
         .and_then(|worker| Ok((arguments.consumer()?, arguments.writer(&worker)?, worker)));
     match prepared {
         Ok((consumer, writer, worker)) => {
-            let result = consume(&worker, consumer, &writer).await;
+            info!("going on after {}", writer.last());
+            let result = worker.consume(consumer, &writer).await;
             worker.finish(result).await
         }
         Err(error) => {
@@ -75,27 +83,6 @@ async fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-async fn consume(
-    worker: &Worker,
-    consumer: Consumer,
-    writer: &Writer,
-) -> Result<(), ConsumerError<feed::output::OutputError>> {
-    info!("going on after {}", writer.last());
-    let progress = consumer.progress();
-    let mut handled = 0;
-    let is_well = std::sync::Mutex::new(move || goes_on(&progress, &mut handled));
-    worker.beat_while(move || is_well.lock().is_ok_and(|mut look| look()));
-    let summary = worker.consume(consumer, writer).await?;
-    worker.status(&summary.to_string());
-    Ok(())
-}
-
-/// Nothing is in hand, or something has been done since the last look.
-fn goes_on(progress: &Progress, handled: &mut u64) -> bool {
-    let before = std::mem::replace(handled, progress.handled());
-    progress.received() == *handled || *handled > before
 }
 
 impl Arguments {
@@ -106,7 +93,9 @@ impl Arguments {
             target = target.tls(tls)?;
         }
         let backoff = Backoff::try_new(self.backoff, self.backoff_most)?;
-        Ok(Consumer::new(target).backoff(backoff))
+        Ok(Consumer::new(target)
+            .backoff(backoff)
+            .concurrency(self.concurrency))
     }
 
     fn writer(&self, worker: &Worker) -> anyhow::Result<Writer> {
@@ -115,7 +104,8 @@ impl Arguments {
                 "there is no SOLOIST_TOKEN, and the feed wants one; run this as `soloist run -- feed-worker …`"
             )
         })?;
-        Ok(Writer::open(&self.output, role)?.work(self.work))
+        let writer = Writer::open(&self.output, role)?;
+        Ok(writer.work(self.work).uneven(self.uneven_work))
     }
 }
 

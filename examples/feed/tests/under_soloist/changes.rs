@@ -60,15 +60,24 @@ const FAULTS: [Fault; 9] = [
 
 #[test]
 fn every_message_is_written_once_and_in_order_whatever_happens_to_the_leader() {
+    change_leaders(1);
+}
+
+#[test]
+fn messages_that_are_handled_side_by_side_are_written_once_and_in_order_whatever_happens() {
+    change_leaders(16);
+}
+
+fn change_leaders(concurrency: u32) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let changes: u64 = number("SOLOIST_LEADER_CHANGES").unwrap_or(30);
     let seed: u64 = number("SOLOIST_SEED").unwrap_or_else(|| u64::from(std::process::id()));
-    println!("SOLOIST_SEED={seed} SOLOIST_LEADER_CHANGES={changes}");
+    println!("SOLOIST_SEED={seed} SOLOIST_LEADER_CHANGES={changes}, concurrency {concurrency}");
     let groups: Vec<_> = (0..GROUPS)
         .map(|group| {
             let share = (changes + group) / GROUPS;
             let dice = Dice::new(seed.wrapping_mul(GROUPS).wrapping_add(group));
-            thread::spawn(move || Scene::new(dice, group).play(share))
+            thread::spawn(move || Scene::new(dice, group, concurrency).play(share))
         })
         .collect();
     // All of them end before this test does: each must clean up what it has started.
@@ -100,10 +109,11 @@ struct Scene {
     link: Link,
     /// So that the groups do not all begin with the same fault.
     turn: usize,
+    concurrency: u32,
 }
 
 impl Scene {
-    fn new(dice: Dice, group: u64) -> Self {
+    fn new(dice: Dice, group: u64, concurrency: u32) -> Self {
         let mut stage = Stage::new();
         stage.start_server(&SERVER);
         let link = Link::to(stage.address()).unwrap();
@@ -112,6 +122,7 @@ impl Scene {
             stage,
             link,
             turn: usize::try_from(group).unwrap() * 3,
+            concurrency,
         };
         scene.fill_up();
         scene
@@ -121,11 +132,16 @@ impl Scene {
     fn fill_up(&mut self) {
         let server = format!("--server=http://{}", self.link.address());
         let output = format!("--output={}", self.stage.output().display());
+        let concurrency = format!("--concurrency={}", self.concurrency);
         let waits = ["--backoff=50ms", "--backoff-most=400ms", "--keepalive=1s"];
-        let arguments: Vec<String> = [server, output]
+        let mut arguments: Vec<String> = [server, output, concurrency]
             .into_iter()
             .chain(waits.map(str::to_owned))
             .collect();
+        if self.concurrency > 1 {
+            // So that later messages are done before earlier ones.
+            arguments.extend(["--work=10ms", "--uneven-work"].map(str::to_owned));
+        }
         while self.stage.living() < REPLICAS {
             let worker = env!("CARGO_BIN_EXE_feed-worker");
             self.stage.start_replica(&FLAGS, worker, &arguments);

@@ -7,9 +7,11 @@ use tokio::time::Instant;
 
 /// What has been handled and is not acknowledged, in order. Outlives connections.
 #[derive(Debug)]
-pub(super) struct Backlog<R> {
+pub(crate) struct Backlog<R> {
     waiting: Vec<R>,
     under_way: Option<Arc<Vec<R>>>,
+    /// The last one that was acknowledged.
+    acknowledged: Option<R>,
     /// No more than this is kept: then no more is read.
     most: usize,
     interval: Duration,
@@ -18,10 +20,11 @@ pub(super) struct Backlog<R> {
 }
 
 impl<R> Backlog<R> {
-    pub(super) fn new(most: usize, interval: Duration) -> Self {
+    pub(crate) fn new(most: usize, interval: Duration) -> Self {
         Self {
             waiting: Vec::new(),
             under_way: None,
+            acknowledged: None,
             most,
             interval,
             last_sent: None,
@@ -29,7 +32,7 @@ impl<R> Backlog<R> {
         }
     }
 
-    pub(super) fn push(&mut self, receipt: R) {
+    pub(crate) fn push(&mut self, receipt: R) {
         self.waiting.push(receipt);
         if self.waiting.len() >= self.batch() {
             self.due = self.last_sent;
@@ -47,22 +50,22 @@ impl<R> Backlog<R> {
     }
 
     /// How many are not acknowledged.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiting.len() + self.under_way.as_ref().map_or(0, |batch| batch.len())
     }
 
-    pub(super) fn has_room(&self, in_hand: usize) -> bool {
+    pub(crate) fn has_room(&self, in_hand: usize) -> bool {
         self.len() + in_hand < self.most
     }
 
     /// When the next batch should be sent. `None` while one is under way, or nothing waits.
-    pub(super) fn due(&self) -> Option<Instant> {
+    pub(crate) fn due(&self) -> Option<Instant> {
         self.due
             .filter(|_| self.under_way.is_none() && !self.waiting.is_empty())
     }
 
     /// All that waits, to be sent now.
-    pub(super) fn send(&mut self) -> Arc<Vec<R>> {
+    pub(crate) fn send(&mut self) -> Arc<Vec<R>> {
         debug_assert!(self.under_way.is_none(), "one batch at a time");
         let next = Vec::with_capacity(self.waiting.len());
         let batch = Arc::new(std::mem::replace(&mut self.waiting, next));
@@ -72,13 +75,28 @@ impl<R> Backlog<R> {
         batch
     }
 
-    /// The batch has arrived. How many they were.
-    pub(super) fn arrived(&mut self) -> usize {
-        self.under_way.take().map_or(0, |batch| batch.len())
+    /// The batch has arrived. How many they were. Nobody else may hold it any more.
+    pub(crate) fn arrived(&mut self) -> usize {
+        let batch = self.under_way.take().and_then(Arc::into_inner);
+        let mut batch = batch.unwrap_or_default();
+        let many = batch.len();
+        self.acknowledged = batch.pop().or(self.acknowledged.take());
+        many
+    }
+
+    /// The last message that is complete, with all before it: acknowledged or not.
+    #[cfg_attr(
+        not(feature = "stream"),
+        expect(dead_code, reason = "sources open nothing")
+    )]
+    pub(crate) fn last(&self) -> Option<&R> {
+        let under_way = || self.under_way.as_ref().and_then(|batch| batch.last());
+        let waiting = self.waiting.last();
+        waiting.or_else(under_way).or(self.acknowledged.as_ref())
     }
 
     /// The batch may not have arrived; it waits again, before all others. Nobody else may hold it any more.
-    pub(super) fn failed(&mut self) {
+    pub(crate) fn failed(&mut self) {
         let Some(batch) = self.under_way.take() else {
             return;
         };
@@ -117,6 +135,22 @@ mod tests {
         advance(INTERVAL).await;
         assert!(is_due(&backlog));
         assert_eq!(*backlog.send(), [2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_receipt_is_known_wherever_it_is() {
+        let mut backlog = Backlog::new(100, INTERVAL);
+        assert_eq!(backlog.last(), None);
+        backlog.push(1);
+        assert_eq!(backlog.last(), Some(&1));
+        drop(backlog.send());
+        assert_eq!(backlog.last(), Some(&1));
+        backlog.push(2);
+        assert_eq!(backlog.last(), Some(&2));
+        backlog.failed();
+        drop(backlog.send());
+        backlog.arrived();
+        assert_eq!(backlog.last(), Some(&2));
     }
 
     #[tokio::test(start_paused = true)]

@@ -11,6 +11,11 @@ use soloist_core::time::Human;
 pub enum State {
     /// The connection is being made, and the method called.
     Connecting,
+    /// There is a connection, but the server has not answered the call for so long.
+    Unanswered {
+        /// Since the call.
+        waited: Duration,
+    },
     /// The server has answered; messages flow as they come.
     Streaming,
     /// The connection is gone; the next try comes after `delay`.
@@ -32,6 +37,13 @@ impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connecting => f.write_str("connecting"),
+            Self::Unanswered { waited } => {
+                write!(
+                    f,
+                    "connected, but the call has no answer for {}",
+                    Human(*waited)
+                )
+            }
             Self::Streaming => f.write_str("streaming"),
             Self::Waiting { delay, reason, .. } => {
                 write!(f, "{reason}; trying again in {}", Human(*delay))
@@ -69,15 +81,24 @@ impl Progress {
         self.acknowledged.load(Ordering::Relaxed)
     }
 
-    pub(super) fn one_received(&self) {
+    pub(crate) fn summary(&self, end: End) -> Summary {
+        Summary {
+            received: self.received(),
+            handled: self.handled(),
+            acknowledged: self.acknowledged(),
+            end,
+        }
+    }
+
+    pub(crate) fn one_received(&self) {
         grow(&self.received);
     }
 
-    pub(super) fn one_handled(&self) {
+    pub(crate) fn one_handled(&self) {
         grow(&self.handled);
     }
 
-    pub(super) fn some_acknowledged(&self, many: usize) {
+    pub(crate) fn some_acknowledged(&self, many: usize) {
         self.acknowledged.fetch_add(many as u64, Ordering::Relaxed);
     }
 }
@@ -88,6 +109,7 @@ fn grow(count: &AtomicU64) {
 }
 
 /// How it was, once a consumer has ended in order.
+#[must_use = "whether the drain was cut is in it: ask is_complete(), or give it to Worker::finish"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Messages that came.

@@ -1,0 +1,52 @@
+//! The code in the documentation is the examples' code.
+
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
+use std::fs;
+use std::path::Path;
+
+const EXAMPLES: [&str; 4] = [
+    "examples/consumer/src/main.rs",
+    "examples/loop/src/main.rs",
+    "examples/web/src/main.rs",
+    "examples/feed/src/server.rs",
+];
+
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// All that stands between "```rust" and "```".
+fn blocks(page: &str) -> Vec<&str> {
+    let after = page.split("```rust\n").skip(1);
+    after
+        .map(|rest| rest.split("```").next().unwrap())
+        .collect()
+}
+
+#[test]
+fn every_piece_of_code_in_the_guide_stands_in_an_example() {
+    let guide = read("docs/worker.md");
+    let examples = EXAMPLES.map(read);
+    for block in blocks(&guide) {
+        let is_there = examples.iter().any(|example| example.contains(block));
+        assert!(is_there, "in none of {EXAMPLES:?}:\n{block}");
+    }
+}
+
+#[test]
+fn the_guide_shows_code_of_each_example() {
+    let guide = read("docs/worker.md");
+    for path in EXAMPLES {
+        let example = read(path);
+        let is_shown = blocks(&guide).iter().any(|block| example.contains(*block));
+        assert!(is_shown, "{path}");
+    }
+}
+
+#[test]
+fn no_code_in_the_guide_escapes_the_comparison() {
+    let guide = read("docs/worker.md");
+    assert!(!guide.contains("```rust,"), "write it as ```rust");
+}
