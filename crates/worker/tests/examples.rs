@@ -9,7 +9,7 @@ const EXAMPLES: [&str; 4] = [
     "examples/consumer/src/main.rs",
     "examples/loop/src/main.rs",
     "examples/web/src/main.rs",
-    "examples/feed/src/server.rs",
+    "testbed/feed/src/server.rs",
 ];
 
 fn read(path: &str) -> String {

@@ -1,7 +1,7 @@
 //! A consumer of a gRPC stream that counts every message once, whichever replica leads:
 //! `soloist run --name totals --ready notify --health notify -- example-consumer http://127.0.0.1:50051 totals`.
 //!
-//! The other side is `feed-server --store feed.redb --rate 100` of `examples/feed`.
+//! The other side is `feed-server --store feed.redb --rate 100` of `testbed/feed`.
 
 use std::error::Error;
 use std::num::NonZeroUsize;
