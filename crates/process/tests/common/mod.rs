@@ -3,6 +3,8 @@
 // Not every test uses everything, and none is a library.
 #![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
 
+mod skipped;
+
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,6 +18,8 @@ use tempfile::TempDir;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixDatagram;
+
+pub(crate) use skipped::skipped;
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_process-test-helper");
 
