@@ -1,7 +1,13 @@
 //! A stage for one test: a supervisor, and a socket on which the helper tells what it does.
 
 // Not every test uses everything, and none is a library.
-#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    clippy::unwrap_used
+)]
 
 mod skipped;
 
