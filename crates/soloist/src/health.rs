@@ -76,8 +76,9 @@ impl Checks {
                 None
             }
             Notice::Status(status) => {
-                let told = self.status.hear(clock::now(), &status);
-                told.as_deref().map(status_line::write);
+                if let Some(status) = self.status.hear(clock::now(), &status) {
+                    status_line::write(&status);
+                }
                 None
             }
         }
@@ -131,8 +132,9 @@ impl Checks {
                     seen => return seen,
                 },
                 () = until(self.status.next()) => {
-                    let told = self.status.tell(clock::now());
-                    told.as_deref().map(status_line::write);
+                    if let Some(status) = self.status.tell(clock::now()) {
+                        status_line::write(&status);
+                    }
                 }
             }
         }

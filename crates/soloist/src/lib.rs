@@ -150,8 +150,6 @@ fn code_of_error(error: &anyhow::Error) -> u8 {
 mod tests {
     use std::cell::Cell;
 
-    use anyhow::anyhow;
-
     use super::*;
 
     /// The code, and whether trees were killed.
