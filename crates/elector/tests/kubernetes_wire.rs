@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 #[derive(Clone)]
 enum Reply {
     Status(u16, Value),
+    /// A code, a wait as a header, and a page.
+    Wait(u16, &'static str),
     /// Closes the connection without an answer.
     Hangup,
     /// Never answers.
@@ -110,6 +112,9 @@ async fn serve(
                     "HTTP/1.1 {code} x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
                 )
             }
+            Reply::Wait(code, wait) => {
+                format!("HTTP/1.1 {code} x\r\nretry-after: {wait}\r\ncontent-length: 4\r\n\r\nbusy")
+            }
             Reply::Lines(lines) => stream_of(&lines),
             Reply::LinesThenEnd(lines, after) => {
                 stream.write_all(stream_of(&lines).as_bytes()).await.ok()?;
@@ -171,6 +176,26 @@ async fn nothing_is_tried_again_behind_the_elections_back() {
         in_time(server.store.read()).await.unwrap_err();
         assert_eq!(server.requests(), 1, "{code}");
     }
+}
+
+#[tokio::test]
+async fn a_wait_that_only_the_header_asks_for_is_honoured_and_proves_nothing_about_a_write() {
+    let wait = Duration::from_secs(7);
+    let throttled = Answer::Throttled { wait };
+    for (code, on_read, on_write) in [
+        (429, throttled.clone(), throttled.clone()),
+        (503, throttled, Answer::Unknown),
+    ] {
+        let server = Server::replying(vec![Reply::Wait(code, "7"), Reply::Wait(code, "7")]).await;
+        let error = in_time(server.store.read()).await.unwrap_err();
+        assert_eq!(error.answer(), on_read, "{code}: {error}");
+        assert!(error.to_string().contains("busy"), "{error}");
+        let error = server.create().await.unwrap_err();
+        assert_eq!(error.answer(), on_write, "{code}: {error}");
+    }
+    let server = Server::replying(vec![Reply::Wait(429, "tomorrow")]).await;
+    let error = in_time(server.store.read()).await.unwrap_err();
+    assert_eq!(error.answer(), Answer::Unavailable, "{error}");
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@
 //!
 //! Closed standard streams are `/dev/null` for the child: the Rust runtime opens them before `main`.
 
+mod abandoned;
 mod command;
 pub mod guard;
 mod held;
@@ -41,6 +42,7 @@ mod terminal;
 mod tree;
 mod user;
 
+pub use abandoned::{StillThere, kill_abandoned_trees};
 pub use command::{Command, StopTo};
 pub use held::{HeldSignals, hold_signals};
 pub use inherited::was_ignored;
@@ -52,6 +54,6 @@ pub use signal::{Signal, UnknownSignal};
 pub use soloist_clock::now;
 pub use soloist_core::replica::{Exit, SpawnFailure};
 pub use supervisor::{SetupError, StartError, Supervisor};
-pub use terminal::{Terminal, stdin_is_terminal};
+pub use terminal::{Terminal, has_terminal};
 pub use tree::{Tree, TreeEvent};
 pub use user::{User, UserError};

@@ -40,6 +40,8 @@ pub(crate) fn lock() -> MutexGuard<'static, Registry> {
 
 pub(crate) struct Registry {
     guards: BTreeSet<i32>,
+    /// There has been a guard: before the first there was no tree.
+    has_had_guard: bool,
     owned: BTreeSet<i32>,
     strangers: BTreeSet<i32>,
     /// Children of guards, in case they come to us.
@@ -56,6 +58,7 @@ impl Registry {
     const fn new() -> Self {
         Self {
             guards: BTreeSet::new(),
+            has_had_guard: false,
             owned: BTreeSet::new(),
             strangers: BTreeSet::new(),
             watched: BTreeMap::new(),
@@ -67,6 +70,7 @@ impl Registry {
 
     pub(crate) fn add_guard(&mut self, guard: Pid) {
         self.guards.insert(raw(guard));
+        self.has_had_guard = true;
     }
 
     /// Reaps a guard that has ended; tells whether it has. If so, whom it leaves us counts as its tree until
@@ -185,6 +189,50 @@ impl Registry {
         (self.lost_are_left(me), refused)
     }
 
+    /// One pass of SIGKILL to all trees, with or without a guard, of which no task is left that would reap them.
+    pub(crate) fn kill_abandoned(&mut self) -> AbandonedPass {
+        let me = getpid();
+        if !self.has_had_guard {
+            return AbandonedPass::nobody();
+        }
+        let mut refused = Refused::new();
+        for guard in self.guards.iter().copied().filter_map(Pid::from_raw) {
+            refused.extend(sweep::kill_below(&[guard], guard));
+            let is_alone = procfs::children(guard).is_ok_and(|children| children.pids.is_empty());
+            let is_stopped = procfs::stat(guard).is_some_and(|stat| stat.stopped);
+            if is_alone || is_stopped {
+                refused.extend(sweep::kill_own(&[guard]));
+            }
+        }
+        if let Ok(children) = procfs::children(me) {
+            let orphans = self.adopted(children.pids);
+            refused.extend(sweep::kill_own(&orphans));
+            refused.extend(sweep::kill_below(&orphans, me));
+        }
+        let is_reaped = |guard: &i32| {
+            let ended = Pid::from_raw(*guard).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
+            matches!(ended, Some(Ok(Some(_)) | Err(Errno::CHILD)))
+        };
+        self.guards.retain(|guard| !is_reaped(guard));
+        self.reap(false);
+        AbandonedPass {
+            left: self.abandoned_left(me),
+            refused,
+        }
+    }
+
+    /// Guards, and what they left us; `None` if nobody can tell.
+    fn abandoned_left(&self, me: Pid) -> Option<Vec<Pid>> {
+        if matches!(waitid(WaitId::All, NO_REAPING), Err(Errno::CHILD)) {
+            return Some(Vec::new());
+        }
+        let mut left = self.adopted(own_children(me).ok()?);
+        left.sort_unstable_by_key(|pid| raw(*pid));
+        left.dedup();
+        left.extend(self.guards.iter().copied().filter_map(Pid::from_raw));
+        Some(left)
+    }
+
     fn lost_are_left(&mut self, me: Pid) -> bool {
         if matches!(waitid(WaitId::All, NO_REAPING), Err(Errno::CHILD)) {
             return false;
@@ -214,6 +262,22 @@ impl Registry {
 
     fn is_ours(&self, pid: Pid) -> bool {
         self.guards.contains(&raw(pid)) || self.owned.contains(&raw(pid))
+    }
+}
+
+/// What one pass over abandoned trees has come to.
+pub(crate) struct AbandonedPass {
+    /// `None` if nobody can tell.
+    pub(crate) left: Option<Vec<Pid>>,
+    pub(crate) refused: Refused,
+}
+
+impl AbandonedPass {
+    const fn nobody() -> Self {
+        Self {
+            left: Some(Vec::new()),
+            refused: Refused::new(),
+        }
     }
 }
 

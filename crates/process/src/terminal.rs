@@ -24,8 +24,11 @@ impl Terminal {
     }
 }
 
-/// Whether standard input is the controlling terminal, so that only its foreground process group can read from it.
+/// Whether this process has a controlling terminal, whatever its standard streams are: its descendants can open it, and only
+/// the foreground process group can read from it.
 #[must_use]
-pub fn stdin_is_terminal() -> bool {
-    tcgetpgrp(std::io::stdin()).is_ok()
+pub fn has_terminal() -> bool {
+    let opened = Terminal::controlling().is_some_and(|terminal| !terminal.is_closed());
+    // Where there is no `/dev/tty`.
+    opened || tcgetpgrp(std::io::stdin()).is_ok()
 }

@@ -9,8 +9,7 @@ use common::*;
 #[test]
 fn it_works_as_the_first_process_of_a_namespace() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: a PID namespace of our own needs root");
-        return;
+        return skipped("a PID namespace of our own needs root");
     }
     let status = Command::new("timeout")
         .args([

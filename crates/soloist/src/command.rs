@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use soloist_core::ids::Identity;
 use soloist_core::ladder::Ladder;
-use soloist_process::{Command, stdin_is_terminal};
+use soloist_process::{Command, has_terminal};
 
 use crate::cli::{Cli, Health};
 use crate::notify::NotifySocket;
@@ -52,7 +52,8 @@ pub(crate) fn command(
     if let Some(user) = &settings.user {
         command = command.user(user.clone());
     }
-    if stdin_is_terminal() {
+    // In the background too: `fg` then brings both to the front.
+    if has_terminal() {
         command = command.in_callers_group();
     }
     if let Some(notify) = notify {

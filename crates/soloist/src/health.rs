@@ -1,5 +1,6 @@
 //! Whether a child is up and well: probes, and what it says itself.
 
+use std::future::pending;
 use std::time::Duration;
 
 use soloist_core::node::TreeEvent;
@@ -13,6 +14,7 @@ use crate::cli::{Health, Ready};
 use crate::notify::Notice;
 use crate::probe::Probe;
 use crate::settings::Settings;
+use crate::status_line::{self, StatusLine};
 
 /// Between two looks at a child that is not up yet.
 const UNTIL_READY: Duration = Duration::from_millis(100);
@@ -27,6 +29,9 @@ pub(crate) struct Checks {
     seen: mpsc::UnboundedReceiver<TreeEvent>,
     see: mpsc::UnboundedSender<TreeEvent>,
     alive_at: Option<Moment>,
+    status: StatusLine,
+    /// People know that the child is stopping.
+    stopping: bool,
 }
 
 impl Checks {
@@ -41,6 +46,8 @@ impl Checks {
             seen,
             see,
             alive_at: None,
+            status: StatusLine::default(),
+            stopping: false,
         }
     }
 
@@ -63,11 +70,15 @@ impl Checks {
                 (self.health == Health::Notify).then_some(TreeEvent::Healthy)
             }
             Notice::Stopping => {
-                info!("the child says that it is stopping");
+                if !std::mem::replace(&mut self.stopping, true) {
+                    info!("the child says that it is stopping");
+                }
                 None
             }
             Notice::Status(status) => {
-                info!(status, "the child says");
+                if let Some(status) = self.status.hear(clock::now(), &status) {
+                    status_line::write(&status);
+                }
                 None
             }
         }
@@ -111,12 +122,21 @@ impl Checks {
         }
     }
 
-    /// What a check has shown, if it counts. May be cancelled.
+    /// What a check has shown that counts. May be cancelled.
     pub(crate) async fn next(&mut self) -> Option<TreeEvent> {
-        match self.seen.recv().await {
-            // A child that has been heard of within one interval has missed no beat.
-            Some(TreeEvent::Unhealthy) if self.is_heard() => None,
-            seen => seen,
+        loop {
+            tokio::select! {
+                seen = self.seen.recv() => match seen {
+                    // A child that has been heard of within one interval has missed no beat.
+                    Some(TreeEvent::Unhealthy) if self.is_heard() => {}
+                    seen => return seen,
+                },
+                () = until(self.status.next()) => {
+                    if let Some(status) = self.status.tell(clock::now()) {
+                        status_line::write(&status);
+                    }
+                }
+            }
         }
     }
 
@@ -157,4 +177,11 @@ impl Drop for Checks {
 
 async fn pause(length: Duration) {
     tokio::time::sleep(length).await;
+}
+
+async fn until(moment: Option<Moment>) {
+    match moment {
+        Some(moment) => pause(moment.since(clock::now())).await,
+        None => pending().await,
+    }
 }

@@ -14,6 +14,7 @@ mod run;
 mod settings;
 mod signals;
 mod start;
+mod status_line;
 mod store;
 mod trees;
 
@@ -21,14 +22,19 @@ use std::fmt::Display;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use soloist_elector::StoreError;
 use soloist_elector::kubernetes::ConnectError;
-use soloist_process::{HeldSignals, guard, hold_signals};
+use soloist_process::{HeldSignals, StillThere, guard, hold_signals, kill_abandoned_trees};
+use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
 use crate::cli::{Cli, Command};
+use crate::run::LostSight;
 use crate::settings::Settings;
 
 /// The configuration is bad; clap uses the same.
@@ -39,6 +45,12 @@ const REFUSED: u8 = 3;
 
 /// Something that should not happen has happened: the system would not, or a bug.
 const INTERNAL_ERROR: u8 = 6;
+
+/// The child's tree may live on: nobody saw it die.
+const LOST_SIGHT: u8 = 1;
+
+/// For so long we kill what a failure has left, and no longer: as the first process of a container we end all of it by exiting.
+const LONGEST_SWEEP: Duration = Duration::from_secs(5);
 
 /// The whole program: reads the command line, runs, and says how it ended.
 ///
@@ -76,35 +88,89 @@ fn complain(code: u8, what: impl Display) -> ExitCode {
 fn execute(settings: Settings, held: HeldSignals) -> u8 {
     // The choice of a program, not of a library: without one rustls panics if some crate brings a second provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    let runtime = match runtime {
+    let runtime = match runtime() {
         Ok(runtime) => runtime,
         Err(error) => {
-            error!("no runtime: {error}");
+            error!("{error:#}");
             return INTERNAL_ERROR;
         }
     };
     let run = || runtime.block_on(start::run(settings, held));
     let outcome = catch_unwind(AssertUnwindSafe(run));
+    let code = code_of(outcome, || kill_abandoned_trees(LONGEST_SWEEP));
     // A look-up of a name, a lock on a file or a credential plugin may be under way in a thread: nobody waits for it.
     runtime.shutdown_background();
-    match outcome {
-        Ok(Ok(code)) => code,
-        Ok(Err(error)) => {
-            error!("{error:#}");
-            code_of(&error)
-        }
-        // The log has it.
-        Err(_) => INTERNAL_ERROR,
+    code
+}
+
+/// To make one takes a handful of descriptors. It panics where some of them cannot be had.
+fn runtime() -> anyhow::Result<Runtime> {
+    const ADVICE: &str = "no runtime: soloist needs some file descriptors, see `ulimit -n`";
+    let build = || Builder::new_current_thread().enable_all().build();
+    match catch_unwind(build) {
+        Ok(built) => built.context(ADVICE),
+        // The log has the panic.
+        Err(_) => Err(anyhow!(ADVICE)),
     }
 }
 
-fn code_of(error: &anyhow::Error) -> u8 {
+/// Who has failed may have left a tree behind, and a dead guard kills nobody: nothing of it is left when we exit.
+fn code_of(
+    outcome: thread::Result<anyhow::Result<u8>>,
+    kill_trees: impl FnOnce() -> Result<(), StillThere>,
+) -> u8 {
+    let code = match outcome {
+        Ok(Ok(code)) => return code,
+        Ok(Err(error)) => {
+            error!("{error:#}");
+            code_of_error(&error)
+        }
+        // The log has it.
+        Err(_) => INTERNAL_ERROR,
+    };
+    if let Err(left) = kill_trees() {
+        error!(
+            "{left}. It may run beside the child of the next leader once the lease has run out, or at once if that is on this \
+             machine: end it by hand"
+        );
+    }
+    code
+}
+
+fn code_of_error(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
         Some(StoreError::Refused(_)) => REFUSED,
+        _ if error.is::<LostSight>() => LOST_SIGHT,
         _ if error.is::<ConnectError>() => BAD_CONFIGURATION,
         _ => INTERNAL_ERROR,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// The code, and whether trees were killed.
+    fn ending(outcome: thread::Result<anyhow::Result<u8>>) -> (u8, bool) {
+        let swept = Cell::new(false);
+        let code = code_of(outcome, || {
+            swept.set(true);
+            Ok(())
+        });
+        (code, swept.get())
+    }
+
+    #[test]
+    fn whoever_fails_kills_what_it_may_have_left_behind() {
+        assert_eq!(ending(Ok(Err(LostSight.into()))), (LOST_SIGHT, true));
+        assert_eq!(ending(Ok(Err(anyhow!("no timer")))), (INTERNAL_ERROR, true));
+        assert_eq!(ending(Err(Box::new("a panic"))), (INTERNAL_ERROR, true));
+    }
+
+    #[test]
+    fn who_has_ended_in_order_has_left_nothing() {
+        assert_eq!(ending(Ok(Ok(7))), (7, false));
     }
 }

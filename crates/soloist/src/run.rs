@@ -1,5 +1,6 @@
 //! `soloist run`: one loop around the replica's machine, [`Node`]. What is decided is decided there.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -11,7 +12,7 @@ use soloist_elector::carrier::{Arrival, StoreCarrier};
 use soloist_elector::clock::{self, Timer};
 use soloist_process::{Signal, Terminal};
 use tokio::sync::mpsc;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
 use crate::notices::Log;
 use crate::settings::Settings;
@@ -21,11 +22,23 @@ use crate::trees::{Silence, Trees};
 /// The exit code when `--wait` has run out.
 const WAITED_IN_VAIN: u8 = 4;
 
-/// The exit code when the child's tree may live on: it had to be killed, and nobody saw it die.
-const LOST_SIGHT: u8 = 1;
-
 /// So many things that came from the store are heard before time passes.
 const MOST_ARRIVALS: usize = 64;
+
+/// A tree's task has died without having said that the tree is empty.
+#[derive(Debug)]
+pub(crate) struct LostSight;
+
+impl fmt::Display for LostSight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "the task that watched the child's tree has died, so nobody knows what is left of it; all of it is killed, and the \
+             lease is left to run out",
+        )
+    }
+}
+
+impl std::error::Error for LostSight {}
 
 /// The exit code, when that is told.
 pub(crate) fn waited_in_vain() -> u8 {
@@ -106,39 +119,19 @@ impl Runner {
             // Read after waking: a candidate counts from after it saw.
             let now = clock::now();
             match woken {
-                Woken::Arrival(arrival) => self.arrived(now, arrival),
+                Woken::Arrival(arrival) => feed(&mut self.node, &mut self.log, now, arrival),
                 Woken::Tree(Ok(None)) => {}
                 Woken::Tree(Ok(Some((tree, event)))) => self.node.handle_tree(now, tree, event),
-                Woken::Tree(Err(Silence)) => return Ok(self.lose_sight()),
+                Woken::Tree(Err(Silence)) => {
+                    // Nothing may be released: the lease has to run out.
+                    self.trees.kill_all();
+                    return Err(LostSight.into());
+                }
                 Woken::Signal(signal) => self.signalled(now, signal),
                 Woken::Time => {}
             }
-            self.hear_before_time_passes().await;
+            hear_before_time_passes(&mut self.node, &mut self.carrier, &mut self.log).await;
             self.pass_time(clock::now());
-        }
-    }
-
-    /// What is known comes before what time alone would do, whatever has woken us: no child is restarted while the
-    /// loss of the lease waits in the queue. Bounded, so that a busy watch does not hold up time.
-    async fn hear_before_time_passes(&mut self) {
-        for _ in 0..MOST_ARRIVALS {
-            if !self.node.is_due(clock::now()) {
-                return;
-            }
-            let Some(arrival) = self.carrier.try_next().await else {
-                return;
-            };
-            // Read after it came, again: a candidate counts from after it saw.
-            self.arrived(clock::now(), arrival);
-        }
-    }
-
-    fn arrived(&mut self, now: Moment, arrival: Arrival) {
-        self.log.arrived(now, &arrival);
-        match arrival {
-            Arrival::Answer { op, answer, .. } => self.node.handle_answer(now, op, answer),
-            Arrival::Change { watch, snapshot } => self.node.handle_watch(now, watch, snapshot),
-            Arrival::WatchEnded { watch, .. } => self.node.handle_watch_broken(now, watch),
         }
     }
 
@@ -231,14 +224,146 @@ impl Runner {
         info!(?outcome, code, "exiting");
         code
     }
+}
 
-    /// Nobody knows whether the tree is empty, so nothing may be released: the lease has to run out.
-    fn lose_sight(&mut self) -> u8 {
-        error!(
-            "the task that watched the child's tree has died, so nobody knows what is left of it; its guard is told to kill \
-             it, and the lease is left to run out"
-        );
-        self.trees.kill_all();
-        LOST_SIGHT
+/// What is known comes before what time alone would do, whatever has woken us: no child is restarted while the
+/// loss of the lease waits in the queue. Bounded, so that a busy watch does not hold up time.
+async fn hear_before_time_passes(node: &mut Node, carrier: &mut StoreCarrier, log: &mut Log) {
+    for _ in 0..MOST_ARRIVALS {
+        if !node.is_due(clock::now()) {
+            return;
+        }
+        let Some(arrival) = carrier.try_next().await else {
+            return;
+        };
+        // Read after it came, again: a candidate counts from after it saw.
+        feed(node, log, clock::now(), arrival);
+    }
+}
+
+fn feed(node: &mut Node, log: &mut Log, now: Moment, arrival: Arrival) {
+    log.arrived(now, &arrival);
+    match arrival {
+        Arrival::Answer { op, answer, .. } => node.handle_answer(now, op, answer),
+        Arrival::Change { watch, snapshot } => node.handle_watch(now, watch, snapshot),
+        Arrival::WatchEnded { watch, .. } => node.handle_watch_broken(now, watch),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use soloist_core::election::Config;
+    use soloist_core::ids::{Identity, InstanceId};
+    use soloist_core::ladder::{Ladder, LadderRequest};
+    use soloist_core::node::TreeCommand;
+    use soloist_core::replica::{Exit, OnLoss, OnUnhealthy, Policy, Restarts};
+    use soloist_core::timings::{Preset, Timings};
+    use soloist_elector::memory::MemoryStore;
+
+    use super::*;
+
+    fn node() -> Node {
+        let timings = Timings::preset(Preset::Standard);
+        let ladder = LadderRequest::from_grace(Duration::from_secs(30));
+        let policy = Policy {
+            timings,
+            ladder: Ladder::try_new(ladder).unwrap(),
+            on_loss: OnLoss::Strict,
+            start_limit: Duration::from_secs(10),
+            restarts: Restarts::STANDARD,
+            unhealthy_after: 3,
+            on_unhealthy: OnUnhealthy::Restart,
+            cool_down: Duration::from_secs(20),
+            first_process: false,
+            once: false,
+        };
+        let config = Config {
+            identity: Identity::try_new("me").unwrap(),
+            instance: InstanceId::from_random(1),
+            pod: None,
+            timings,
+            seed: 1,
+        };
+        Node::new(clock::now(), config, policy)
+    }
+
+    /// Gives the store its commands; the tree that was to be started, if one was.
+    fn carry_out(node: &mut Node, carrier: &mut StoreCarrier) -> Option<TreeId> {
+        let mut started = None;
+        while let Some(output) = node.poll_output() {
+            match output {
+                Output::Store(command) => carrier.carry(command),
+                Output::Tree(tree, TreeCommand::Start { .. }) => started = Some(tree),
+                Output::Tree(..) | Output::Notice(_) => {}
+                Output::Exit(outcome) => panic!("it exits: {outcome:?}"),
+            }
+        }
+        started
+    }
+
+    fn crash(node: &mut Node, tree: TreeId) {
+        for event in [
+            TreeEvent::Ready,
+            TreeEvent::Exited(Exit::Code(1)),
+            TreeEvent::Empty,
+        ] {
+            node.handle_tree(clock::now(), tree, event);
+        }
+    }
+
+    /// A leader whose child has crashed twice, and is to be restarted when the next deadline comes.
+    async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Log) {
+        let limit = Duration::from_secs(2);
+        let mut carrier = StoreCarrier::new(store.clone(), limit);
+        let (mut node, mut log) = (node(), Log::default());
+        let first = loop {
+            if let Some(tree) = carry_out(&mut node, &mut carrier) {
+                break tree;
+            }
+            let arrival = carrier.next().await;
+            feed(&mut node, &mut log, clock::now(), arrival);
+        };
+        crash(&mut node, first);
+        // The first restart is at once.
+        let second = carry_out(&mut node, &mut carrier).unwrap();
+        crash(&mut node, second);
+        assert_eq!(carry_out(&mut node, &mut carrier), None);
+        // Its own writes, as the watch tells them.
+        while let Some(arrival) = carrier.try_next().await {
+            feed(&mut node, &mut log, clock::now(), arrival);
+        }
+        assert_eq!(carry_out(&mut node, &mut carrier), None);
+        (node, carrier, log)
+    }
+
+    async fn wait_until_due(node: &Node) {
+        while !node.is_due(clock::now()) {
+            let deadline = node.next_deadline().unwrap();
+            tokio::time::sleep(deadline.since(clock::now())).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn no_child_is_restarted_while_the_loss_of_the_lease_waits_to_be_heard() {
+        let store = MemoryStore::new();
+        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        wait_until_due(&node).await;
+        store.delete();
+        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        if node.is_due(clock::now()) {
+            node.handle_timeout(clock::now());
+        }
+        assert_eq!(carry_out(&mut node, &mut carrier), None);
+        assert_eq!(node.state(), StateName::Follower);
+    }
+
+    #[tokio::test]
+    async fn a_child_is_restarted_when_its_time_has_come_and_nothing_else() {
+        let store = MemoryStore::new();
+        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        wait_until_due(&node).await;
+        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        node.handle_timeout(clock::now());
+        assert!(carry_out(&mut node, &mut carrier).is_some());
     }
 }

@@ -19,6 +19,7 @@ use tracing::debug;
 
 use super::failure::chain;
 use super::plugin::{self, Credential};
+use super::retry_after;
 use super::source::{ConnectError, Origin};
 use crate::clock;
 
@@ -199,6 +200,7 @@ fn build(config: &Config) -> Result<Client, kube::Error> {
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .and_then(retry_after::into_body)
         .map_err(BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace.clone()))

@@ -78,6 +78,10 @@ impl Asked<'_> {
                 "Nothing can be created in it any more; choose another namespace",
             ),
             403 => self.forbidden(&said, &status.message),
+            // A write may have landed before somebody on the way answered so. The read that comes next is asked to wait too.
+            503 if !self.writes() => {
+                too_much_to_do(format!("the API server is not available: {said}"), status)
+            }
             429 => too_much_to_do(format!("the API server has too much to do: {said}"), status),
             400 | 405 | 406 | 413 | 415 | 422 => StoreError::refused(
                 format!("the API server does not accept our lease: {said}"),
@@ -241,6 +245,7 @@ mod tests {
             ("update", 429, Answer::Unavailable),
             ("update", 500, Answer::Unknown),
             ("update", 503, Answer::Unknown),
+            ("list", 503, Answer::Unavailable),
             ("update", 504, Answer::Unknown),
             ("list", 409, Answer::Unknown),
         ] {

@@ -15,6 +15,7 @@ mod names;
 mod object;
 mod options;
 mod plugin;
+mod retry_after;
 mod source;
 mod watch;
 

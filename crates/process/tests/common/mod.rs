@@ -1,7 +1,15 @@
 //! A stage for one test: a supervisor, and a socket on which the helper tells what it does.
 
 // Not every test uses everything, and none is a library.
-#![allow(dead_code, missing_docs, unreachable_pub, clippy::unwrap_used)]
+#![allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    unused_imports,
+    clippy::unwrap_used
+)]
+
+mod skipped;
 
 use std::cell::OnceCell;
 use std::collections::VecDeque;
@@ -16,6 +24,8 @@ use tempfile::TempDir;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixDatagram;
+
+pub(crate) use skipped::skipped;
 
 pub const HELPER: &str = env!("CARGO_BIN_EXE_process-test-helper");
 

@@ -5,18 +5,18 @@
 //! cleared away by the next.
 
 use std::ffi::OsString;
-use std::fs::{self, Permissions};
+use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::{Duration, SystemTime};
 
 use rustix::net::sockopt::set_socket_passcred;
 use rustix::process::geteuid;
 use soloist_elector::random;
-use tempfile::TempDir;
 use tokio::net::UnixDatagram;
 use tracing::debug;
 
@@ -30,7 +30,27 @@ pub(super) struct Bound {
     pub(super) socket: UnixDatagram,
     pub(super) address: OsString,
     // Removed with the socket.
-    _folder: Option<TempDir>,
+    _folder: Option<Folder>,
+}
+
+/// A folder for one socket. It is removed without being opened, so also where no descriptor is left.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create(parent: &Path) -> io::Result<Self> {
+        let boot = boot().ok_or_else(|| io::Error::other("the boot has no id in /proc"))?;
+        let name = format!("{}{:016x}", prefix(boot), random::bits64()?);
+        let folder = parent.join(name);
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0.join(FILE));
+        let _ = fs::remove_dir(&self.0);
+    }
 }
 
 impl Bound {
@@ -50,12 +70,9 @@ impl Bound {
                 "a child that becomes another user could not enter it",
             ));
         }
-        let prefix = boot().map_or_else(|| format!("{PREFIX}-"), prefix);
-        let folder = tempfile::Builder::new()
-            .prefix(&prefix)
-            .tempdir_in(parent)?;
-        fs::set_permissions(folder.path(), Permissions::from_mode(0o711))?;
-        let path = folder.path().join(FILE);
+        let folder = Folder::create(parent)?;
+        fs::set_permissions(&folder.0, Permissions::from_mode(0o711))?;
+        let path = folder.0.join(FILE);
         let socket = StdDatagram::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o666))?;
         Self::new(socket, path.into(), Some(folder))
@@ -68,7 +85,7 @@ impl Bound {
         Self::new(socket, format!("@{name}").into(), None)
     }
 
-    fn new(socket: StdDatagram, address: OsString, folder: Option<TempDir>) -> io::Result<Self> {
+    fn new(socket: StdDatagram, address: OsString, folder: Option<Folder>) -> io::Result<Self> {
         set_socket_passcred(&socket, true)?;
         socket.set_nonblocking(true)?;
         Ok(Self {
@@ -94,13 +111,17 @@ fn is_open_to_all(folder: &Path) -> bool {
 
 /// Folders may be shared with other machines, whose sockets look deserted from here: so they bear the machine's name, as long as
 /// it runs.
-fn prefix(boot: String) -> String {
+fn prefix(boot: &str) -> String {
     format!("{PREFIX}-{boot}-")
 }
 
-fn boot() -> Option<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
-    Some(boot.get(..8)?.to_owned())
+/// Read once: later there may be no descriptor left for it.
+fn boot() -> Option<&'static str> {
+    static BOOT: LazyLock<Option<String>> = LazyLock::new(|| {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        Some(boot.get(..8)?.to_owned())
+    });
+    BOOT.as_deref()
 }
 
 /// Removes the sockets of this user's soloists that were killed. Blocks.

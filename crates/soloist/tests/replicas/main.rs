@@ -18,6 +18,8 @@ mod once;
 mod place;
 mod privileges;
 mod settings;
+#[path = "../../../process/tests/common/skipped.rs"]
+mod skipped;
 mod starting;
 mod status;
 mod stop;

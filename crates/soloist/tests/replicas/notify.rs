@@ -5,14 +5,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
 use crate::harness::{CHILD, Group, LIMIT, wait_for};
+use crate::privileges::is_root;
 
 const READY: [&str; 2] = ["--ready", "notify"];
 
 /// Where the child is to write to.
-fn socket(group: &Group) -> PathBuf {
+pub(crate) fn socket(group: &Group) -> PathBuf {
     let told = fs::read_to_string(group.path("env")).unwrap();
     let path = told
         .lines()
@@ -48,8 +49,7 @@ fn a_descendant_that_has_spoken_for_the_child_and_is_gone_is_believed() {
 #[test]
 fn a_child_that_has_changed_its_user_is_heard_whatever_the_umask() {
     let mut group = Group::with(&READY);
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can become another user");
+    if !is_root() {
         return;
     }
     // The build directory need not be open to everyone.
@@ -94,4 +94,44 @@ fn what_a_killed_one_leaves_behind_is_removed_by_the_next() {
     wait_for("the folder to go", LIMIT, || {
         (!folder.exists()).then_some(())
     });
+}
+
+#[test]
+fn a_flood_of_statuses_does_not_fill_the_log_and_its_last_one_is_told() {
+    let mut group = Group::new();
+    let (replica, _) = group.lead("r0", &[], &["chatter=20000"]);
+    let replica = group.replica(replica);
+    replica.wait_log("status=\"at 19999\"");
+    let told = replica.log().matches("the child says").count();
+    // About one for each second that it may have taken.
+    let most = usize::try_from(LIMIT.as_secs()).unwrap();
+    assert!(told <= most, "{told}");
+}
+
+#[test]
+fn without_descriptors_no_folder_is_left_behind() {
+    let mut group = Group::new();
+    let (replica, child) = group.lead("r0", &["--log-level", "debug"], &["env"]);
+    let folders = |group: &Group| {
+        let entries = fs::read_dir(group.path("")).unwrap().flatten();
+        let names = entries.map(|entry| entry.path());
+        let is_folder = |path: &PathBuf| path.is_dir() && path.to_string_lossy().contains("notify");
+        names.filter(is_folder).collect::<Vec<_>>()
+    };
+    let before = folders(&group);
+    let soloist = Pid::from_raw(group.replica(replica).pid().cast_signed());
+    let none = Rlimit {
+        current: Some(3),
+        maximum: Some(4096),
+    };
+    prlimit(soloist, Resource::Nofile, none).unwrap();
+    child.signal(Signal::KILL);
+    group
+        .replica(replica)
+        .wait_log("no socket for the child's notices");
+    let after = folders(&group);
+    assert!(
+        after.iter().all(|folder| before.contains(folder)),
+        "{after:?}"
+    );
 }

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use crate::harness::{Group, LIMIT, is_alive, lease, send, wait_for};
 use crate::place::is_a_file;
+use crate::skipped::skipped;
 
 const NOBODY: &str = "65534";
 /// root, but without CAP_KILL.
@@ -24,10 +25,10 @@ const CHILD: [&str; 7] = [
     "300",
 ];
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
-        eprintln!("skipped: to become another user needs root");
+        skipped("to become another user needs root");
     }
     root
 }

@@ -89,3 +89,17 @@ fn a_child_starts_when_its_guard_is_named_and_not_before() {
     assert!(record.contains(&format!("\"pid\": {guard},")), "{record}");
     assert!(is_alive(guard));
 }
+
+#[test]
+fn without_descriptors_it_says_so_and_exits_as_documented() {
+    for limit in ["4", "6", "8"] {
+        let mut group = Group::new();
+        let mut command = group.soloist("r0", &["--once"]);
+        let shell = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        let mut command = Group::under(&["sh", "-c", &shell], command.args(["--", "true"]));
+        let replica = group.spawn("r0", &mut command);
+        assert_eq!(group.replica(replica).exit_code(), 6, "with {limit}");
+        let log = group.replica(replica).log();
+        assert!(log.contains("ulimit -n"), "with {limit}: {log}");
+    }
+}

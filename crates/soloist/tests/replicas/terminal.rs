@@ -63,6 +63,25 @@ fn a_child_can_read_from_the_terminal() {
 }
 
 #[test]
+fn a_child_can_ask_on_the_terminal_though_its_input_is_a_pipe() {
+    let mut group = Group::new();
+    let (mut user, programs) = terminal();
+    let mut command = group.soloist("r0", &["--once"]);
+    let question = "echo up; read x </dev/tty; echo \"got:$x\"; cat";
+    let command = command.args(["--", "sh", "-c", question]);
+    let shell = "echo piped | \"$0\" \"$@\"";
+    let mut command = Group::under(&["setsid", "--ctty", "sh", "-c", shell], command);
+    command.stdin(Stdio::from(programs));
+    command.stdout(File::create(group.path("out")).unwrap());
+    let replica = group.spawn("r0", &mut command);
+    drop(command);
+    wait_copied(&group, "up");
+    user.write_all(b"hello\n").unwrap();
+    wait_copied(&group, "got:hello\npiped");
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
 fn an_interrupt_typed_there_stops_both() {
     let mut group = Group::new();
     let (mut user, replica) = cat_on_a_terminal(&mut group, &[]);
