@@ -91,7 +91,7 @@ impl Subscriber for Writer {
     }
 
     async fn handle(&self, message: Message) -> Result<Done, OutputError> {
-        let is_short = self.is_uneven && message.position % 2 == 0;
+        let is_short = self.is_uneven && message.position.is_multiple_of(2);
         if !self.work.is_zero() && !is_short {
             tokio::time::sleep(self.work).await;
         }
