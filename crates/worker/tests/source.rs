@@ -150,7 +150,7 @@ impl Source for Flood {
     async fn next(&self) -> Result<Option<u64>, String> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             // Long after everything else should have had its turn.
-            10_000_000 => Err("nothing else ran".to_owned()),
+            2_000_000 => Err("nothing else ran".to_owned()),
             number => Ok(Some(number)),
         }
     }
@@ -178,7 +178,9 @@ async fn a_stream_that_never_runs_dry_starves_neither_its_task_nor_its_thread() 
         while turn.recv().await.is_some() {}
         shutdown.begin();
     };
-    let intake = Intake::new(Flood::default());
+    // Wide enough that it never has to wait for an acknowledgement.
+    let window = NonZeroUsize::new(4_000_000).unwrap();
+    let intake = Intake::new(Flood::default()).window(window);
     let (ended, ()) = tokio::join!(intake.run(&shutdown), same_task);
     assert!(ended.unwrap().is_complete());
     beside.await.unwrap();

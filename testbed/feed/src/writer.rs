@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use prost::bytes::Bytes;
 use soloist_worker::Role;
 use soloist_worker::stream::{Drain, Link, Subscriber};
 use tonic::{Status, Streaming};
@@ -72,7 +73,7 @@ fn lock(output: &Mutex<Output>) -> MutexGuard<'_, Output> {
 pub struct Done {
     position: u64,
     /// Empty once it is written.
-    payload: Vec<u8>,
+    payload: Bytes,
 }
 
 impl Subscriber for Writer {
@@ -90,7 +91,7 @@ impl Subscriber for Writer {
     }
 
     async fn handle(&self, message: Message) -> Result<Done, OutputError> {
-        let is_short = self.is_uneven && message.position % 2 == 0;
+        let is_short = self.is_uneven && message.position.is_multiple_of(2);
         if !self.work.is_zero() && !is_short {
             tokio::time::sleep(self.work).await;
         }
@@ -103,7 +104,7 @@ impl Subscriber for Writer {
     async fn commit(&self, done: Done) -> Result<Done, OutputError> {
         lock(&self.output).append(done.position, &done.payload)?;
         Ok(Done {
-            payload: Vec::new(),
+            payload: Bytes::new(),
             ..done
         })
     }
