@@ -12,9 +12,8 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::disk::Disk;
-use super::form::Form;
 use super::process::Household;
-use super::{FileStore, snapshot};
+use super::{FileStore, Look};
 use crate::readable::{self, Readable};
 use crate::store::{StoreError, WatchEnded};
 
@@ -65,7 +64,10 @@ impl Watching {
         loop {
             // Before looking: what happens after this gives a new notice.
             self.notices.take().map_err(ended)?;
-            let (found, household) = self.look().await?;
+            let Look {
+                snapshot: found,
+                household,
+            } = self.look().await?;
             match found.version.get().checked_sub(self.last.get()) {
                 Some(0) if !found.holder_gone || self.told_gone => {}
                 Some(0 | 1) => {
@@ -88,13 +90,9 @@ impl Watching {
         }
     }
 
-    async fn look(&self) -> Result<(Snapshot, Option<Household>), WatchEnded> {
+    async fn look(&self) -> Result<Look, WatchEnded> {
         self.store
-            .blocking(|inner, given_up| {
-                let locked = inner.disk.lock(given_up)?;
-                let household = locked.form().and_then(Form::household);
-                Ok((snapshot(&locked), household))
-            })
+            .blocking(|inner, given_up| inner.look(given_up))
             .await
             .map_err(|error| match error {
                 StoreError::Refused(refusal) => WatchEnded::Refused(refusal),
