@@ -135,14 +135,12 @@ impl GuardNames {
         guard: impl Future<Output = Option<ProcessRef>> + 'static,
     ) -> Option<Naming> {
         let (store, limit) = (self.store.clone()?, self.limit);
-        let naming = async move {
-            let this = ProcessRef::this().context("reading /proc/self")?;
-            let guard = guard.await.context("it is gone")?;
-            Ok(store.set_processes(vec![this, guard]).await?)
-        };
         Some(Box::pin(async move {
-            match timeout(limit, naming).await {
-                Ok(named) => named,
+            let this = ProcessRef::this().context("reading /proc/self")?;
+            // It may have been started just now, on a machine with other things to do.
+            let guard = guard.await.context("it is gone")?;
+            match timeout(limit, store.set_processes(vec![this, guard])).await {
+                Ok(named) => Ok(named?),
                 Err(_) => bail!("no answer within {}", Human(limit)),
             }
         }))

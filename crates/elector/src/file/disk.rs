@@ -86,6 +86,11 @@ impl Disk {
         self.folder.open_or_make()
     }
 
+    /// Whether this is still the lease's folder.
+    pub(super) fn is_in(&self, folder: &OpenFolder) -> bool {
+        self.folder.is(folder)
+    }
+
     pub(super) fn folder_is_gone(&self) -> bool {
         self.folder.is_gone()
     }

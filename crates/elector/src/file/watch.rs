@@ -12,6 +12,7 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::disk::Disk;
+use super::folder::OpenFolder;
 use super::process::Household;
 use super::{FileStore, Look};
 use crate::readable::{self, Readable};
@@ -45,6 +46,8 @@ struct Watching {
     notices: Notices,
     last: Version,
     told_gone: bool,
+    /// The folder was deleted with the lease, and that has been told.
+    told_deleted: bool,
     /// Whose death has already been looked into.
     mourned: Option<Household>,
 }
@@ -56,11 +59,26 @@ impl Watching {
             store,
             last: after,
             told_gone: false,
+            told_deleted: false,
             mourned: None,
         })
     }
 
+    /// A folder that was deleted is told as a lease that was: the end of a watch alone may be looked into later.
     async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+        if self.told_deleted {
+            return Err(WatchEnded::broken("the lease's folder was deleted"));
+        }
+        match self.next_in_folder().await {
+            Err(WatchEnded::Broken(_)) if !self.notices.are_of_the_lease(&self.store) => {
+                self.told_deleted = true;
+                Ok(Snapshot::new(Version::new(self.last.get() + 1), None))
+            }
+            other => other,
+        }
+    }
+
+    async fn next_in_folder(&mut self) -> Result<Snapshot, WatchEnded> {
         loop {
             // Before looking: what happens after this gives a new notice.
             self.notices.take().map_err(ended)?;
@@ -128,6 +146,7 @@ async fn death(household: Option<&Household>) {
 /// The kernel's notices about the record file.
 struct Notices {
     inotify: Readable,
+    folder: OpenFolder,
     name: Vec<u8>,
 }
 
@@ -145,8 +164,14 @@ impl Notices {
         inotify::add_watch(&fd, folder.proc_path(), events)?;
         Ok(Self {
             inotify: readable::watch(fd)?,
+            folder,
             name: disk.record_name().as_bytes().to_owned(),
         })
+    }
+
+    /// Whether the folder that they are about is still the lease's.
+    fn are_of_the_lease(&self, store: &FileStore) -> bool {
+        store.inner.disk.is_in(&self.folder)
     }
 
     /// Waits for one about the record.
