@@ -13,6 +13,7 @@ use std::time::Duration;
 use common::File;
 use common::election::{lead, name};
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde_json::json;
 use soloist_elector::core::election::{Base, Claim, Purpose};
 use soloist_elector::core::timings::Timings;
@@ -254,6 +255,125 @@ fn a_folder_that_everybody_may_write_to_is_refused_unless_it_is_sticky() {
     FileStore::open(fixture.path()).unwrap();
 }
 
+#[test]
+fn a_folder_that_a_group_of_others_may_write_to_is_refused_unless_it_is_sticky() {
+    let fixture = File::new();
+    if std::os::unix::fs::chown(fixture.0.path(), None, Some(12_345)).is_err() {
+        eprintln!("skipped: only root may give files away");
+        return;
+    }
+    let mode = |mode| fs::set_permissions(fixture.0.path(), fs::Permissions::from_mode(mode));
+    mode(0o770).unwrap();
+    let error = refusal(FileStore::open(fixture.path()).unwrap_err());
+    let folder = fixture.0.path().display();
+    for part in [
+        format!("{folder} (user 0, group 12345, mode 0770)"),
+        format!("chmod g-w {folder}"),
+    ] {
+        assert!(error.contains(&part), "{part} in {error}");
+    }
+    for trusted in [0o750, 0o1770] {
+        mode(trusted).unwrap();
+        FileStore::open(fixture.path()).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_below_another_users_folder_is_refused_and_none_is_made_there() {
+    let fixture = File::new();
+    let theirs = fixture.0.path().join("theirs");
+    let ours = theirs.join("ours");
+    fs::create_dir_all(&ours).unwrap();
+    if !chown(&theirs, 12_345) {
+        return;
+    }
+    for folder in [&ours, &theirs.join("new/deep")] {
+        let error = refusal(FileStore::open(folder.join("lease")).unwrap_err());
+        let named = format!("{} (user 12345, group 12345, mode 0755)", theirs.display());
+        assert!(error.contains(&named), "{error}");
+    }
+    assert!(!theirs.join("new").exists());
+}
+
+#[test]
+fn a_folder_below_one_that_everybody_may_write_to_is_refused_unless_that_is_sticky() {
+    let fixture = File::new();
+    let lease = fixture.0.path().join("below/lease");
+    let mode = |mode| fs::set_permissions(fixture.0.path(), fs::Permissions::from_mode(mode));
+    mode(0o777).unwrap();
+    let error = refusal(FileStore::open(&lease).unwrap_err());
+    assert!(error.contains("everybody may write"), "{error}");
+    mode(0o1777).unwrap();
+    FileStore::open(&lease).unwrap();
+}
+
+#[test]
+fn a_way_by_another_users_link_is_refused() {
+    let fixture = File::new();
+    let link = fixture.0.path().join("link");
+    fs::create_dir_all(fixture.0.path().join("real/folder")).unwrap();
+    std::os::unix::fs::symlink("real", &link).unwrap();
+    let lease = link.join("folder/lease");
+    FileStore::open(&lease).unwrap();
+    if !chown(&link, 12_345) {
+        return;
+    }
+    let error = refusal(FileStore::open(&lease).unwrap_err());
+    assert!(error.contains("belongs to the user 12345"), "{error}");
+}
+
+#[tokio::test]
+async fn whoever_deletes_the_folder_deletes_the_lease() {
+    let fixture = File::new();
+    let folder = fixture.0.path().join("folder");
+    let store = FileStore::open(folder.join("lease")).unwrap();
+    let version = create(&store).await;
+    fs::remove_dir_all(&folder).unwrap();
+    let found = store.read().await.unwrap();
+    assert!(found.record.is_none() && found.version > version);
+    let record = held_by("a", 1, 2);
+    let renewal = store.write(Base::Version(version), &record, Purpose::Renew);
+    let renewal = renewal.await;
+    assert!(
+        matches!(renewal, Err(StoreError::LostRace(_))),
+        "{renewal:?}"
+    );
+    assert!(create(&store).await > found.version);
+}
+
+#[tokio::test]
+async fn a_deleted_folder_is_a_deleted_lease_also_where_it_cannot_be_made_again() {
+    let Some(mount) = Mount::tmpfs("size=64k") else {
+        return;
+    };
+    let folder = mount.0.path().join("folder");
+    let store = FileStore::open(folder.join("lease")).unwrap();
+    let version = create(&store).await;
+    fs::remove_dir_all(&folder).unwrap();
+    mount.make_read_only();
+    let found = store.read().await.unwrap();
+    assert!(found.record.is_none() && found.version > version);
+}
+
+/// As a user of its own: the limit counts all processes of a user.
+#[tokio::test]
+async fn a_lease_is_written_though_no_thread_can_be_made_any_more() {
+    const USER: u32 = 64_123;
+    let fixture = File::new();
+    if !chown(fixture.0.path(), USER) {
+        return;
+    }
+    let mut other_user = Command::new("setpriv");
+    other_user
+        .arg(format!("--reuid={USER}"))
+        .arg(format!("--regid={USER}"))
+        .arg("--clear-groups")
+        .arg(std::env::current_exe().unwrap());
+    let no_threads = [("ELECTOR_TEST_NO_THREADS", "yes".to_owned())];
+    Helper::start_as(other_user, &fixture, "wrote", &no_threads);
+    assert_eq!(fixture.json()["holder"], "a");
+}
+
 #[tokio::test]
 async fn a_file_of_another_user_in_a_folder_for_all_is_refused() {
     let fixture = File::new();
@@ -429,6 +549,19 @@ async fn helper_process() {
         return;
     };
     let store = FileStore::open(path).unwrap();
+    if std::env::var_os("ELECTOR_TEST_NO_THREADS").is_some() {
+        let most = Some(1);
+        let none = Rlimit {
+            current: most,
+            maximum: most,
+        };
+        setrlimit(Resource::Nproc, none).unwrap();
+        let another = std::thread::Builder::new().spawn(|| {});
+        assert!(another.is_err(), "there must be no room for a thread");
+        create(&store).await;
+        println!("wrote");
+        return;
+    }
     if std::env::var_os("ELECTOR_TEST_WRITE").is_some() {
         let mut version = store.read().await.unwrap().version;
         for write in 0.. {

@@ -14,7 +14,7 @@ use soloist_core::time::Moment;
 use crate::signal::Signal;
 
 /// Grows with every change of the messages or of the guard's arguments.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 
 const LENGTH: usize = 16;
 /// A path may be that long, and there is more than a path in a guard's setup.
@@ -92,6 +92,11 @@ fn variable(name: &str, value: &str) -> Option<CString> {
 /// From the guard to soloist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// The guard waits for orders. Only itself can always tell when it was started, in the ticks of `/proc/PID/stat`: it may not be shown
+    /// to others of its own user (`hidepid`).
+    Ready {
+        started: u64,
+    },
     Started {
         pid: u32,
     },
@@ -236,11 +241,12 @@ impl Report {
             Self::Empty => packet(4, [0; 2], 0, 0),
             Self::Pong => packet(5, [0; 2], 0, 0),
             Self::NotPermitted { pid } => packet(6, [0; 2], pid, 0),
+            Self::Ready { started } => packet(7, [0; 2], 0, started),
         }
     }
 
     fn decode(message: &[u8]) -> Option<Self> {
-        let (kind, [a, b], c, _) = fields(message.first_chunk()?)?;
+        let (kind, [a, b], c, d) = fields(message.first_chunk()?)?;
         match (kind, a) {
             (1, _) => Some(Self::Started { pid: c }),
             (2, _) => Some(Self::SpawnFailed(SpawnError {
@@ -263,6 +269,7 @@ impl Report {
             (4, _) => Some(Self::Empty),
             (5, _) => Some(Self::Pong),
             (6, _) => Some(Self::NotPermitted { pid: c }),
+            (7, _) => Some(Self::Ready { started: d }),
             _ => None,
         }
     }
@@ -355,6 +362,7 @@ mod tests {
             Report::Empty,
             Report::Pong,
             Report::NotPermitted { pid: 1 },
+            Report::Ready { started: u64::MAX },
         ] {
             assert_eq!(Report::decode(&report.encode()), Some(report));
         }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::io;
 
-use rustix::process::Pid;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 /// The part of `/proc/PID/stat` that is used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,17 @@ pub(crate) fn try_stat(pid: Pid) -> io::Result<Option<Stat>> {
         Err(error) if is_gone(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// When the calling process was started, in clock ticks since boot.
+///
+/// # Errors
+/// When `/proc` does not say.
+pub(crate) fn own_start_time() -> io::Result<u64> {
+    let text = fs::read("/proc/self/stat")?;
+    fields(&text)
+        .and_then(|mut fields| fields.nth(19)?.parse().ok())
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::EPROTO))
 }
 
 /// The same for who can do without.
@@ -68,7 +80,10 @@ fn listed(parent: Pid) -> io::Result<Vec<Pid>> {
     let mut pids = Vec::new();
     let tasks = match fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())) {
         Ok(tasks) => tasks,
-        Err(error) if is_gone(&error) => return Ok(pids),
+        // Who is there, but not shown (`hidepid`), may have children that are.
+        Err(error) if is_gone(&error) && test_kill_process(parent) == Err(Errno::SRCH) => {
+            return Ok(pids);
+        }
         Err(error) => return Err(error),
     };
     for task in tasks {
@@ -112,11 +127,7 @@ pub(crate) fn processes() -> io::Result<Vec<Pid>> {
 }
 
 fn parse(text: &[u8]) -> Option<Stat> {
-    // The name in parentheses may itself have any of these characters.
-    let after_name = text.iter().rposition(|byte| *byte == b')')? + 1;
-    let mut fields = std::str::from_utf8(&text[after_name..])
-        .ok()?
-        .split_ascii_whitespace();
+    let mut fields = fields(text)?;
     let stopped = matches!(fields.next()?, "T" | "t");
     let mut field = || fields.next()?.parse().ok();
     Some(Stat {
@@ -124,6 +135,14 @@ fn parse(text: &[u8]) -> Option<Stat> {
         group: pid(field()?),
         stopped,
     })
+}
+
+/// What comes after the name.
+fn fields(stat: &[u8]) -> Option<impl Iterator<Item = &str>> {
+    // The name in parentheses may itself have any of these characters.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
+    let fields = std::str::from_utf8(&stat[after_name..]).ok()?;
+    Some(fields.split_ascii_whitespace())
 }
 
 /// Nobody is 0, and a process that is just being reaped has −1 for its group.

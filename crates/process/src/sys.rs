@@ -2,10 +2,12 @@
 
 #![allow(unsafe_code)]
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr;
 
 use rustix::io::Errno;
@@ -308,4 +310,37 @@ pub(crate) fn receive(
     let header = &control.header;
     let told = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
     Ok((read, told.then_some(control.credentials)))
+}
+
+/// The home of a user, by all the sources of users that the system has. `None` for one whom none of them knows.
+pub(crate) fn home_of(uid: u32) -> io::Result<Option<PathBuf>> {
+    let mut texts = vec![0; 1024];
+    loop {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        // SAFETY: all of them outlive the call, and the length is that of the buffer.
+        let errno = unsafe {
+            libc::getpwuid_r(
+                uid,
+                entry.as_mut_ptr(),
+                texts.as_mut_ptr(),
+                texts.len(),
+                &raw mut found,
+            )
+        };
+        match errno {
+            0 if found.is_null() => return Ok(None),
+            0 => {
+                // SAFETY: it was found, so the entry is filled in, and its texts end with a NUL within the buffer.
+                let home = unsafe { CStr::from_ptr((*found).pw_dir) };
+                let home = OsStr::from_bytes(home.to_bytes());
+                return Ok(Some(home.into()));
+            }
+            libc::ERANGE if texts.len() < 1 << 20 => texts.resize(texts.len() * 4, 0),
+            // What a system says of whom it does not know, though POSIX has it say nothing.
+            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
+            libc::EINTR => {}
+            errno => return Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Another user for the child.
 
-use std::fs;
 use std::path::PathBuf;
+use std::{fs, io};
 
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, getegid, geteuid};
@@ -9,7 +9,7 @@ use rustix::thread::{
     clear_ambient_capability_set, set_thread_groups, set_thread_res_gid, set_thread_res_uid,
 };
 
-use crate::privileges;
+use crate::{privileges, sys};
 
 /// Whom the child becomes before it becomes its program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +69,21 @@ impl User {
         })
     }
 
+    /// The home of this process's own user as the user database has it, whatever the environment says. `None` for a user who is
+    /// not in it.
+    ///
+    /// # Errors
+    /// When nobody can tell: a directory service does not answer.
+    pub fn own_home() -> io::Result<Option<PathBuf>> {
+        let uid = geteuid().as_raw();
+        // Most are there, and that costs no way to a directory service.
+        let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+        match home_in(&passwd, uid) {
+            Some(home) => Ok(Some(home)),
+            None => sys::home_of(uid),
+        }
+    }
+
     /// Its home, if it is known.
     #[must_use]
     pub fn home(&self) -> Option<&PathBuf> {
@@ -123,6 +138,12 @@ impl User {
             home: None,
         })
     }
+}
+
+fn home_in(passwd: &str, uid: u32) -> Option<PathBuf> {
+    let uid = uid.to_string();
+    let entry = entries(passwd).find(|entry| entry.get(2) == Some(&uid.as_str()))?;
+    entry.get(5).map(PathBuf::from)
 }
 
 fn look_up(

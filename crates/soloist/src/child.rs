@@ -8,6 +8,7 @@ use soloist_core::ids::{Identity, Term, Token};
 use soloist_core::node::TreeEvent;
 use soloist_core::replica::SpawnFailure;
 use soloist_core::time::Moment;
+use soloist_elector::file::ProcessRef;
 use soloist_process::{Signal, StartError, Supervisor, Tree, TreeEvent as Happening};
 use tracing::{info, warn};
 
@@ -86,6 +87,13 @@ impl Child {
 
     pub(crate) fn guard_pid(&self) -> u32 {
         self.tree.guard_pid()
+    }
+
+    /// The guard, once it has told of itself. `None` if it is gone before that.
+    pub(crate) fn guard(&self) -> impl Future<Output = Option<ProcessRef>> + use<> {
+        let pid = self.tree.guard_pid();
+        let start = self.tree.guard_start();
+        async move { ProcessRef::told(pid, start.await?) }
     }
 
     /// Lets the guard start the child: at once, or when it has been named.

@@ -95,7 +95,8 @@ impl TryFrom<RunArgs> for Settings {
             once: args.once,
         };
         let location = match store {
-            StoreChoice::File(path) => Location::File(path.unwrap_or_else(|| default_path(&name))),
+            StoreChoice::File(Some(path)) => Location::File(path),
+            StoreChoice::File(None) => Location::File(default_path(&name)?),
             StoreChoice::Kubernetes => {
                 let mut options = Options::lease(&name);
                 if let Some(namespace) = args.namespace {

@@ -1,5 +1,7 @@
 //! From the settings to a replica that runs.
 
+use std::thread;
+
 use anyhow::Context;
 use soloist_core::election::Config;
 use soloist_core::ids::{InstanceId, PodUid};
@@ -40,8 +42,9 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
     };
     let (name, store) = (&settings.name, &settings.location);
     info!(name, %identity, %store, "{}", settings.ladder_in_words());
-    // Nobody waits for it.
-    drop(tokio::task::spawn_blocking(notify::clear_leftovers));
+    // Nobody waits for it, or needs it.
+    let clearing = thread::Builder::new().name("leftovers".into());
+    drop(clearing.spawn(notify::clear_leftovers));
     let mut timer = Timer::new().context("no timer")?;
     let (carrier, guard_names) = tokio::select! {
         connected = store::connect(settings.location.clone(), &config.timings) => connected?,

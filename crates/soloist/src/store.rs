@@ -1,7 +1,7 @@
 //! Which store, and the way to it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use soloist_core::timings::Timings;
 use soloist_elector::file::{FileStore, ProcessRef};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
+use soloist_process::User;
 use tokio::time::timeout;
 
 /// What `--store` says.
@@ -64,23 +65,32 @@ impl fmt::Display for Location {
     }
 }
 
-/// One path for all sessions of a user, whether they come from a login, from cron or from a service with folders of its own for
-/// temporary files. The runtime folder (`$XDG_RUNTIME_DIR`) is not that: cron has none, and it goes with the last login.
-pub(crate) fn default_path(name: &str) -> PathBuf {
+/// One path for all sessions of a user, whether they come from a login, from cron or from a service, and whatever their variables are:
+/// `$HOME` and `$TMPDIR` differ between them. The runtime folder (`$XDG_RUNTIME_DIR`) also does: cron has none, and it goes with the
+/// last login.
+pub(crate) fn default_path(name: &str) -> anyhow::Result<PathBuf> {
     let user = geteuid();
-    let folder = match own_home(user.as_raw()) {
-        _ if user.is_root() => PathBuf::from("/run/soloist"),
+    if user.is_root() {
+        return Ok(Path::new("/run/soloist").join(name));
+    }
+    let user = user.as_raw();
+    let home = User::own_home().with_context(|| {
+        format!(
+            "the default path of the lease is in the home of user {user}, and the user database does not answer. Give the path, the same \
+             in all sessions: --store file:PATH"
+        )
+    })?;
+    let folder = match home.filter(|home| is_own(home, user)) {
         Some(home) => home.join(".local/state/soloist"),
         // Users of services, and of containers.
-        None => env::temp_dir().join(format!("soloist-{}", user.as_raw())),
+        None => PathBuf::from(format!("/tmp/soloist-{user}")),
     };
-    folder.join(name)
+    Ok(folder.join(name))
 }
 
-fn own_home(user: u32) -> Option<PathBuf> {
-    let home = PathBuf::from(env::var_os("HOME")?);
-    let is_own = fs::metadata(&home).is_ok_and(|meta| meta.is_dir() && meta.uid() == user);
-    (home.is_absolute() && is_own).then_some(home)
+fn is_own(home: &Path, user: u32) -> bool {
+    let found = fs::metadata(home);
+    home.is_absolute() && found.is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
 /// The way to the lease.
@@ -120,13 +130,16 @@ pub(crate) struct GuardNames {
 
 impl GuardNames {
     /// Names the guard, so that nobody succeeds us while it lives. `None` if there is no need.
-    pub(crate) fn name(&self, guard: u32) -> Option<Naming> {
+    pub(crate) fn name(
+        &self,
+        guard: impl Future<Output = Option<ProcessRef>> + 'static,
+    ) -> Option<Naming> {
         let (store, limit) = (self.store.clone()?, self.limit);
         Some(Box::pin(async move {
-            let processes = [std::process::id(), guard].map(ProcessRef::of);
-            let processes: Result<Vec<_>, _> = processes.into_iter().collect();
-            let processes = processes.context("reading /proc")?;
-            match timeout(limit, store.set_processes(processes)).await {
+            let this = ProcessRef::this().context("reading /proc/self")?;
+            // It may have been started just now, on a machine with other things to do.
+            let guard = guard.await.context("it is gone")?;
+            match timeout(limit, store.set_processes(vec![this, guard])).await {
                 Ok(named) => Ok(named?),
                 Err(_) => bail!("no answer within {}", Human(limit)),
             }

@@ -160,7 +160,7 @@ impl Trees {
         let Some(child) = self.children.get_mut(&tree) else {
             return;
         };
-        let naming = self.names.name(child.guard_pid());
+        let naming = self.names.name(child.guard());
         if let Err(failure) = child.start(role, naming) {
             self.fail(tree, failure);
         }

@@ -10,6 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub(super) struct Disk {
     record: Name,
     lock: Name,
     temporary: Name,
+    /// The highest version that this handle has seen.
+    seen: AtomicU64,
 }
 
 /// A file of the lease: its name in the folder, and its path, for people.
@@ -67,6 +70,7 @@ impl Disk {
             lock: named(beside("", name, ".lock")),
             temporary: named(beside(".", name, ".soloist-tmp")),
             folder,
+            seen: AtomicU64::new(0),
         })
     }
 
@@ -79,13 +83,32 @@ impl Disk {
     }
 
     pub(super) fn open_folder(&self) -> Result<OpenFolder, StoreError> {
-        self.folder.open()
+        self.folder.open_or_make()
     }
 
-    /// Locks the lease, and says what it is now. Waits for as long as `given_up` is false.
+    /// Whether this is still the lease's folder.
+    pub(super) fn is_in(&self, folder: &OpenFolder) -> bool {
+        self.folder.is(folder)
+    }
+
+    pub(super) fn folder_is_gone(&self) -> bool {
+        self.folder.is_gone()
+    }
+
+    /// What follows all that this handle has seen.
+    pub(super) fn next_version(&self) -> Version {
+        Version::new(self.seen.load(Ordering::Relaxed) + 1)
+    }
+
+    /// Locks the lease, and says what it is now. Waits for as long as `given_up` is false. A folder that was deleted is made
+    /// again: who deletes it deletes the lease, and ends no election.
     pub(super) fn lock(&self, given_up: &dyn Fn() -> bool) -> Result<Locked<'_>, StoreError> {
-        let folder = self.folder.open()?;
-        let file = self.wait_for_lock(&folder, given_up)?;
+        let (folder, file) = loop {
+            let folder = self.folder.open_or_make()?;
+            if let Some(file) = self.wait_for_lock(&folder, given_up)? {
+                break (folder, file);
+            }
+        };
         let mut locked = Locked {
             disk: self,
             folder,
@@ -100,32 +123,46 @@ impl Disk {
         Ok(locked)
     }
 
+    /// `None` if it is not the lease's folder any more.
     fn wait_for_lock(
         &self,
         folder: &OpenFolder,
         given_up: &dyn Fn() -> bool,
-    ) -> Result<File, StoreError> {
+    ) -> Result<Option<File>, StoreError> {
         let Name { name, path } = &self.lock;
         let failed = |error: io::Error| failure::before(&error, "open the lock file", path);
-        let open = || {
-            folder
-                .file(name, OFlags::RDWR | OFlags::CREATE)
-                .map_err(failed)
+        let open = || match folder.file(name, OFlags::RDWR | OFlags::CREATE) {
+            Ok(file) => Ok(Some(file)),
+            // Nothing can be made in a folder that was deleted.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed(error)),
         };
-        let mut file = open()?;
+        let mut opened = open()?;
         loop {
             if given_up() {
                 return Err(failure::lock_is_held(path));
             }
+            let Some(file) = opened else {
+                return Ok(None);
+            };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) if !self.folder.is(folder) => return Ok(None),
                 // Whoever deletes the lock file would have two of us lock two different ones.
-                Ok(()) if folder.has(name, &file) => return Ok(file),
-                Ok(()) => file = open()?,
+                Ok(()) if folder.has(name, &file) => return Ok(Some(file)),
+                Ok(()) => {
+                    opened = open()?;
+                    continue;
+                }
                 Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(1)),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(failed(error.into())),
             }
+            opened = Some(file);
         }
+    }
+
+    fn note(&self, version: u64) {
+        self.seen.fetch_max(version, Ordering::Relaxed);
     }
 
     fn read_record(&self, folder: &OpenFolder) -> Result<Option<Vec<u8>>, StoreError> {
@@ -182,7 +219,7 @@ impl Locked<'_> {
         let found = content.as_deref().map(fingerprint);
         if self.counter.version == 0 {
             self.count(Counter {
-                version: first_version(),
+                version: first_version().max(self.disk.next_version().get()),
                 fingerprint: found,
             })
         } else if found != self.counter.fingerprint {
@@ -193,7 +230,10 @@ impl Locked<'_> {
         } else {
             Ok(())
         }
-        .map_err(|error| failure::before(&error, "write the lock file", lock))
+        .map_err(|error| failure::before(&error, "write the lock file", lock))?;
+        // Somebody else may have counted it.
+        self.disk.note(self.counter.version);
+        Ok(())
     }
 
     /// Replaces the record.
@@ -201,16 +241,18 @@ impl Locked<'_> {
         let content = form.to_bytes();
         let disk = self.disk;
         let (folder, temporary, record) = (&self.folder, &disk.temporary, &disk.record);
-        write_durably(folder, &temporary.name, &content).map_err(|error| {
+        let failed = |error: io::Error, what: &str, path: &Path| {
             folder.remove(&temporary.name);
-            failure::before(&error, "write the lease", &temporary.path)
-        })?;
+            match error.kind() {
+                ErrorKind::NotFound => failure::folder_was_deleted(&record.path),
+                _ => failure::before(&error, what, path),
+            }
+        };
+        write_durably(folder, &temporary.name, &content)
+            .map_err(|error| failed(error, "write the lease", &temporary.path))?;
         folder
             .rename(&temporary.name, &record.name)
-            .map_err(|error| {
-                folder.remove(&temporary.name);
-                failure::before(&error, "replace the lease", &record.path)
-            })?;
+            .map_err(|error| failed(error, "replace the lease", &record.path))?;
         // From here on it has landed, whatever goes wrong; should we die, the next one to look counts it.
         let version = match change {
             Change::NewTerm | Change::Progress => self.counter.version + 1,
@@ -236,6 +278,7 @@ impl Locked<'_> {
 
     fn count(&mut self, counter: Counter) -> io::Result<()> {
         counter.save(&self.file)?;
+        self.disk.note(counter.version);
         self.counter = counter;
         Ok(())
     }

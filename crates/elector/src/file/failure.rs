@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::trust::{Rights, described};
 use crate::store::StoreError;
 
 /// A failure before anything had an effect.
@@ -53,6 +54,26 @@ pub(super) fn lock_is_held(lock: &Path) -> StoreError {
     StoreError::Unavailable(format!(
         "another process holds the lock on {0} and does not let go; it may be stopped (`fuser {0}` names it)",
         lock.display()
+    ))
+}
+
+pub(super) fn folder_was_deleted(record: &Path) -> StoreError {
+    StoreError::LostRace(format!(
+        "the folder of the lease {} was deleted",
+        record.display()
+    ))
+}
+
+pub(super) fn no_thread(error: &io::Error) -> StoreError {
+    StoreError::Unavailable(format!(
+        "no thread can be made for the lease file: {error}; this user, or this container, may have no more processes (`ulimit -u`, pids limit)"
+    ))
+}
+
+pub(super) fn disk_is_mute(record: &Path) -> StoreError {
+    StoreError::Unavailable(format!(
+        "the disk of {} does not answer: requests of before still wait for it",
+        record.display()
     ))
 }
 
@@ -156,19 +177,40 @@ pub(super) fn folder_is_a_link(folder: &Path) -> StoreError {
     )
 }
 
-pub(super) fn folder_of_another_user(folder: &Path, user: u32) -> StoreError {
-    StoreError::refused(
-        format!("the folder {} belongs to the user {user}", folder.display()),
-        folder.display().to_string(),
-        format!("Whoever owns the folder could exchange the lease. {OWN_FOLDER}"),
-    )
+pub(super) fn folder_of_another_user(folder: &Path, at: &Path, rights: Rights) -> StoreError {
+    let what = format!("belongs to the user {}", rights.user);
+    let advice = "Whoever owns a folder could exchange the lease in it or below it";
+    untrusted(folder, at, rights, &what, advice)
 }
 
-pub(super) fn folder_for_everybody(folder: &Path) -> StoreError {
+pub(super) fn folder_for_everybody(folder: &Path, at: &Path, rights: Rights) -> StoreError {
+    let advice = format!(
+        "Anybody could exchange the lease. Take that right away (`chmod o-w {0}`), or set the sticky bit as /tmp has it (`chmod +t {0}`)",
+        at.display()
+    );
+    let what = "is one that everybody may write to";
+    untrusted(folder, at, rights, what, &advice)
+}
+
+pub(super) fn folder_for_a_group(folder: &Path, at: &Path, rights: Rights) -> StoreError {
+    let advice = format!(
+        "Its members could exchange the lease. Take that right away (`chmod g-w {0}`), or set the sticky bit as /tmp has it (`chmod +t {0}`)",
+        at.display()
+    );
+    let what = format!("is one that the group {} may write to", rights.group);
+    untrusted(folder, at, rights, &what, &advice)
+}
+
+/// Somebody else could exchange the lease, by way of its folder or of one above it.
+fn untrusted(folder: &Path, at: &Path, rights: Rights, what: &str, advice: &str) -> StoreError {
+    let which = match folder == at {
+        true => "the folder",
+        false => "above the lease's folder, the folder",
+    };
     StoreError::refused(
-        format!("everybody may write to the folder {}", folder.display()),
+        format!("{which} {} {what}", described(at, rights)),
         folder.display().to_string(),
-        format!("Anybody could exchange the lease. {OWN_FOLDER}"),
+        format!("{advice}. {OWN_FOLDER}"),
     )
 }
 

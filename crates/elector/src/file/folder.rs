@@ -14,9 +14,9 @@ use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, Stat, fstat, fstatfs, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use super::failure;
+use super::trust::{self, Rights, is_trusted};
 use crate::store::StoreError;
 
 /// Where the folder is.
@@ -28,11 +28,31 @@ pub(super) struct Folder {
 impl Folder {
     /// Finds it, or makes it, for this user only.
     pub(super) fn find(path: &Path) -> Result<Self, StoreError> {
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| failure::before(&error, "make the folder", path))?;
         let folder = Self { path: path.into() };
-        folder.open()?;
+        folder.open_or_make()?;
         Ok(folder)
+    }
+
+    /// Opens it; if it is not there, it is made, for this user only.
+    pub(super) fn open_or_make(&self) -> Result<OpenFolder, StoreError> {
+        if self.is_gone() {
+            let path = &self.path;
+            trust::check_way(path)?;
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|error| failure::before(&error, "make the folder", path))?;
+        }
+        self.open()
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        let found = fs::metadata(&self.path);
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Whether the path still leads to this open folder.
+    pub(super) fn is(&self, open: &OpenFolder) -> bool {
+        let found = statat(CWD, &self.path, AtFlags::empty());
+        matches!((found, fstat(&open.fd)), (Ok(found), Ok(open)) if is_same(&found, &open))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -40,7 +60,7 @@ impl Folder {
     }
 
     /// Opens it, if it is one that nobody else can tamper with, on a file system of this machine.
-    pub(super) fn open(&self) -> Result<OpenFolder, StoreError> {
+    fn open(&self) -> Result<OpenFolder, StoreError> {
         let path = &self.path;
         let failed = |error: Errno| failure::before(&error.into(), "open the folder", path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -57,13 +77,13 @@ impl Folder {
         let file_system = fstatfs(&fd).map_err(failed)?;
         failure::check_file_system(path, file_system.f_type)?;
         let stat = fstat(&fd).map_err(failed)?;
-        if !is_trusted(stat.st_uid) {
-            return Err(failure::folder_of_another_user(path, stat.st_uid));
-        }
-        let mode = Mode::from_raw_mode(stat.st_mode);
-        if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
-            return Err(failure::folder_for_everybody(path));
-        }
+        let rights = Rights {
+            user: stat.st_uid,
+            group: stat.st_gid,
+            mode: Mode::from_raw_mode(stat.st_mode).as_raw_mode(),
+        };
+        trust::check_folder(path, rights)?;
+        trust::check_way(path)?;
         Ok(OpenFolder { fd })
     }
 
@@ -76,11 +96,6 @@ impl Folder {
         let found = fs::symlink_metadata(&self.path);
         found.is_ok_and(|found| found.is_symlink() && found.uid() == 0)
     }
-}
-
-/// Whether this user's files are ours to believe.
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == geteuid().as_raw()
 }
 
 /// The folder, open.
@@ -105,14 +120,8 @@ impl OpenFolder {
 
     /// Whether this open file still has this name.
     pub(super) fn has(&self, name: &OsStr, file: &File) -> bool {
-        let same = |a: Stat, b: Stat| a.st_ino == b.st_ino && a.st_dev == b.st_dev;
-        match (
-            fstat(file),
-            statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW),
-        ) {
-            (Ok(open), Ok(found)) => same(open, found),
-            _ => false,
-        }
+        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        matches!((found, fstat(file)), (Ok(found), Ok(open)) if is_same(&found, &open))
     }
 
     pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
@@ -133,6 +142,10 @@ impl OpenFolder {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd()).into()
     }
+}
+
+fn is_same(a: &Stat, b: &Stat) -> bool {
+    a.st_ino == b.st_ino && a.st_dev == b.st_dev
 }
 
 /// A name beside this one.

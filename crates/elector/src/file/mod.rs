@@ -6,12 +6,13 @@
 //!
 //! *Dead holders.* The record names the processes that can act for the holder: this one, unless
 //! [`FileStore::set_processes`] says otherwise. Once all of them are provably dead, or the machine was
-//! restarted, the holder is succeeded at once. The proof needs the same PID namespace; from another one (a
-//! container) the lease is waited out instead.
+//! restarted, the holder is succeeded at once. The proof needs the same PID and time namespaces, and the kernel's own word of
+//! which boot this is; where one of them differs or is hidden (containers, LXD's own boot id) the lease is waited out instead.
 //!
 //! *Where.* Only on file systems that are known to be of one machine (ext2 to ext4, XFS, Btrfs, ZFS, F2FS, bcachefs, JFS, ReiserFS, NILFS2,
-//! UBIFS, overlay, tmpfs, ramfs), and in a folder of this user's or of root's that others cannot write to, unless it has the sticky bit
-//! as `/tmp` has; a symbolic link by anybody but root is refused, and so are files of another user's.
+//! UBIFS, overlay, tmpfs, ramfs), and in a folder of this user's or of root's, below such folders only, that others (everybody, or a group
+//! with others in it) cannot write to, unless it has the sticky bit as `/tmp` has; a symbolic link by anybody but root is refused, and so
+//! are files of another user's.
 //!
 //! *Limits.* A process that is stopped
 //! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
@@ -25,6 +26,9 @@ mod failure;
 mod folder;
 mod form;
 mod process;
+mod surroundings;
+mod thread;
+mod trust;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -40,6 +44,8 @@ use crate::store::{LeaseStore, StoreError, WatchEnded};
 use disk::{Change, Disk, Locked};
 use form::Form;
 use process::Household;
+use thread::StoreThread;
+use tokio::sync::oneshot;
 
 pub use process::ProcessRef;
 
@@ -53,11 +59,13 @@ pub struct FileStore {
 struct Inner {
     disk: Disk,
     own: Mutex<Own>,
+    thread: StoreThread,
 }
 
 #[derive(Debug)]
 struct Own {
-    household: Option<Household>,
+    /// All that act for this replica.
+    processes: Vec<ProcessRef>,
     /// Whose records these processes act for.
     instance: Option<InstanceId>,
 }
@@ -67,18 +75,18 @@ impl FileStore {
     ///
     /// # Errors
     /// When the path cannot be a lease: the folder cannot be made, it is a folder itself, or it is not on a
-    /// file system of this machine. Files are first touched by the first request.
+    /// file system of this machine. Also when there can be no thread for it. Files are first touched by the first request.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StoreError> {
-        let household = ProcessRef::this().and_then(|this| Household::of(vec![this]));
         let own = Own {
             // Without /proc nothing can be proven, and leases are waited out.
-            household: household.ok(),
+            processes: ProcessRef::this().into_iter().collect(),
             instance: None,
         };
         Ok(Self {
             inner: Arc::new(Inner {
                 disk: Disk::open(path.as_ref())?,
                 own: Mutex::new(own),
+                thread: StoreThread::start().map_err(|error| failure::no_thread(&error))?,
             }),
         })
     }
@@ -97,11 +105,11 @@ impl FileStore {
     /// When `/proc` cannot be read, or as a write.
     pub async fn set_processes(&self, processes: Vec<ProcessRef>) -> Result<(), StoreError> {
         self.blocking(move |inner, given_up| {
-            let household = Household::of(processes)
+            let household = Household::of(processes.clone())
                 .map_err(|error| StoreError::Unavailable(format!("cannot read /proc: {error}")))?;
             let instance = {
                 let mut own = inner.own();
-                own.household = Some(household.clone());
+                own.processes = processes;
                 own.instance
             };
             let locked = inner.disk.lock(given_up)?;
@@ -122,7 +130,7 @@ impl FileStore {
     }
 
     /// Disks and locks block, so this is not for the runtime's threads. Whoever drops the future gives up the
-    /// wait for the lock.
+    /// wait for the lock, and for whoever is before us.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner, &dyn Fn() -> bool) -> Result<T, StoreError> + Send + 'static,
@@ -130,10 +138,23 @@ impl FileStore {
         let inner = Arc::clone(&self.inner);
         let dropped = Dropped(Arc::new(AtomicBool::new(false)));
         let given_up = Arc::clone(&dropped.0);
-        let work = move || work(&inner, &|| given_up.load(Ordering::Relaxed));
-        let done = tokio::task::spawn_blocking(work).await;
+        let (answer, answered) = oneshot::channel();
+        let job = move || {
+            let given_up = || given_up.load(Ordering::Relaxed);
+            if !given_up() {
+                let _ = answer.send(work(&inner, &given_up));
+            }
+        };
+        if !self.inner.thread.run(job) {
+            return Err(failure::disk_is_mute(self.inner.disk.record()));
+        }
+        let done = answered.await;
         drop(dropped);
-        done.unwrap_or_else(|error| Err(StoreError::Unknown(error.to_string())))
+        done.unwrap_or_else(|_| {
+            Err(StoreError::Unknown(
+                "the store's thread has panicked".into(),
+            ))
+        })
     }
 }
 
@@ -150,6 +171,21 @@ impl Inner {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn look(&self, given_up: &dyn Fn() -> bool) -> Result<Look, StoreError> {
+        match self.disk.lock(given_up) {
+            Ok(locked) => Ok(Look {
+                snapshot: snapshot(&locked),
+                household: locked.form().and_then(Form::household),
+            }),
+            // Whoever deletes the folder deletes the lease, also where this user cannot make it again.
+            Err(_) if self.disk.folder_is_gone() => Ok(Look {
+                snapshot: Snapshot::new(self.disk.next_version(), None),
+                household: None,
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     fn write(
         &self,
         base: Base,
@@ -160,7 +196,8 @@ impl Inner {
         self.own().instance = record.signature.as_ref().map(|s| s.instance);
         let locked = self.disk.lock(given_up)?;
         // Not before: whoever names a guard meanwhile has its name in the record when it goes on.
-        let household = self.own().household.clone();
+        let processes = self.own().processes.clone();
+        let household = Household::of(processes).ok();
         let found = locked.version();
         let mut form = match (base, locked.form()) {
             (Base::Absent, None) => Form::default(),
@@ -187,7 +224,7 @@ impl Inner {
 
 impl LeaseStore for FileStore {
     async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.blocking(|inner, given_up| Ok(snapshot(&inner.disk.lock(given_up)?)))
+        self.blocking(|inner, given_up| Ok(inner.look(given_up)?.snapshot))
             .await
     }
 
@@ -212,6 +249,12 @@ impl LeaseStore for FileStore {
     fn describe(&self) -> String {
         format!("lease file {}", self.inner.disk.record().display())
     }
+}
+
+/// The lease, and who acts for its holder.
+struct Look {
+    snapshot: Snapshot,
+    household: Option<Household>,
 }
 
 fn snapshot(locked: &Locked<'_>) -> Snapshot {

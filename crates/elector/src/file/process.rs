@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
+use super::surroundings::Surroundings;
+
 /// One process: its number alone would be given to another one after its death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessRef {
@@ -36,6 +38,14 @@ impl ProcessRef {
             pid,
             start: start_time(pid)?,
         })
+    }
+
+    /// A process that has told its own number and, from its `/proc/self/stat`, its start time. Others may not be shown it. `None` for
+    /// what is no number of a process.
+    #[must_use]
+    pub fn told(pid: u32, start: u64) -> Option<Self> {
+        let pid = i32::try_from(pid).ok().filter(|pid| *pid > 0)?;
+        Some(Self { pid, start })
     }
 
     /// Its number.
@@ -93,67 +103,57 @@ fn start_time(pid: i32) -> io::Result<u64> {
 /// Everything that can act for a holder: which processes, and where their numbers mean something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Household {
-    boot: String,
-    pid_namespace: String,
-    /// Start times are shown as the reader's own time namespace counts. `None` where the kernel has none.
-    time_namespace: Option<String>,
+    surroundings: Surroundings,
     members: Vec<ProcessRef>,
 }
 
 impl Household {
+    /// Of members in the caller's own surroundings.
+    ///
+    /// # Errors
+    /// When `/proc` cannot be read, or the caller itself is not who it was (a process that was frozen into a file and restored).
     pub(super) fn of(members: Vec<ProcessRef>) -> io::Result<Self> {
+        let this = ProcessRef::this()?;
+        if members.iter().any(|m| m.pid == this.pid && *m != this) {
+            return Err(io::Error::other("this process has another start time now"));
+        }
         Ok(Self {
-            boot: boot_id()?,
-            pid_namespace: namespace("pid")?,
-            time_namespace: time_namespace()?,
+            surroundings: Surroundings::now()?,
             members,
         })
     }
 
-    /// Whether all of it is proven dead: the machine has been restarted, or every member has ended.
-    /// Numbers of another PID namespace prove nothing, nor do start times of another time namespace.
+    /// Whether all of it is proven dead: the machine has been restarted, or every member has ended. A member's end is seen from
+    /// the very same surroundings only; those that merely differ prove nothing.
     pub(super) fn is_gone(&self) -> bool {
-        match boot_id() {
-            Ok(boot) if boot != self.boot => true,
-            Ok(_) => {
-                self.is_visible()
-                    && !self.members.is_empty()
-                    && self.members.iter().all(|member| member.is_gone())
-            }
-            Err(_) => false,
-        }
+        let Ok(here) = Surroundings::now() else {
+            return false;
+        };
+        self.surroundings.ended_before(&here)
+            || self.surroundings == here
+                && !self.members.is_empty()
+                && self.members.iter().all(|member| member.is_gone())
     }
 
     /// Descriptors of the members that live.
     pub(super) fn living(&self) -> Vec<OwnedFd> {
-        if !self.is_visible() || boot_id().is_ok_and(|boot| boot != self.boot) {
-            return Vec::new();
+        match Surroundings::now() {
+            Ok(here) if here == self.surroundings => {
+                self.members.iter().filter_map(|m| m.living()).collect()
+            }
+            Ok(_) | Err(_) => Vec::new(),
         }
-        self.members.iter().filter_map(|m| m.living()).collect()
-    }
-
-    fn is_visible(&self) -> bool {
-        namespace("pid").is_ok_and(|own| own == self.pid_namespace)
-            && time_namespace().is_ok_and(|own| own == self.time_namespace)
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let members: Vec<Value> = self
-            .members
-            .iter()
-            .map(|m| json!({"pid": m.pid, "start": m.start}))
-            .collect();
-        json!({
-            "boot": self.boot,
-            "pidNamespace": self.pid_namespace,
-            "timeNamespace": self.time_namespace,
-            "members": members,
-        })
+        let member = |m: &ProcessRef| json!({"pid": m.pid, "start": m.start});
+        let mut json = self.surroundings.to_json();
+        json["members"] = self.members.iter().map(member).collect();
+        json
     }
 
     /// `None` for anything that is not exactly this.
     pub(super) fn from_json(value: &Value) -> Option<Self> {
-        let text = |name: &str| Some(value.get(name)?.as_str()?.to_owned());
         let members = value.get("members")?.as_array()?.iter().map(|member| {
             Some(ProcessRef {
                 pid: i32::try_from(member.get("pid")?.as_i64()?).ok()?,
@@ -161,35 +161,16 @@ impl Household {
             })
         });
         Some(Self {
-            boot: text("boot")?,
-            pid_namespace: text("pidNamespace")?,
-            time_namespace: text("timeNamespace"),
+            surroundings: Surroundings::from_json(value)?,
             members: members.collect::<Option<_>>()?,
         })
-    }
-}
-
-fn boot_id() -> io::Result<String> {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    Ok(id.trim().to_owned())
-}
-
-fn namespace(kind: &str) -> io::Result<String> {
-    let link = fs::read_link(format!("/proc/self/ns/{kind}"))?;
-    Ok(link.to_string_lossy().into_owned())
-}
-
-fn time_namespace() -> io::Result<Option<String>> {
-    match namespace("time") {
-        Ok(own) => Ok(Some(own)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::surroundings::tests::edited;
     use std::process::{Child, Command, Stdio};
 
     fn sleeper() -> Child {
@@ -238,29 +219,39 @@ mod tests {
 
     #[test]
     fn a_number_that_was_given_to_another_process_is_no_sign_of_life() {
-        let mut this = ProcessRef::this().unwrap();
-        assert!(!household(&[this]).is_gone());
-        this.start -= 1;
-        assert!(household(&[this]).is_gone());
+        let mut child = sleeper();
+        let mut of_child = ProcessRef::of(child.id()).unwrap();
+        assert!(!household(&[of_child]).is_gone());
+        of_child.start -= 1;
+        assert!(household(&[of_child]).is_gone());
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]
-    fn another_boot_proves_death_and_another_pid_or_time_namespace_proves_nothing() {
+    fn a_proven_other_boot_proves_death_and_any_other_difference_proves_nothing() {
         let dead = ProcessRef {
             pid: i32::MAX,
             start: 1,
         };
-        let mut elsewhere = household(&[dead]);
-        assert!(elsewhere.is_gone());
-        let own = elsewhere.time_namespace.replace("time:[1]".into());
-        assert!(!elsewhere.is_gone());
-        elsewhere.time_namespace = own;
-        assert!(elsewhere.is_gone());
-        elsewhere.pid_namespace = "pid:[1]".into();
-        assert!(!elsewhere.is_gone());
-        elsewhere.boot = "another".into();
-        assert!(elsewhere.is_gone());
+        let here = household(&[dead]);
+        assert!(here.is_gone());
+        let elsewhere = |name: &str, value| Household {
+            surroundings: edited(&here.surroundings, name, value),
+            members: here.members.clone(),
+        };
+        for name in ["timeNamespace", "pidNamespace"] {
+            assert!(!elsewhere(name, json!("another")).is_gone(), "{name}");
+        }
+        assert!(elsewhere("boot", json!("another")).is_gone());
         assert!(!household(&[]).is_gone());
+    }
+
+    #[test]
+    fn a_process_that_was_restored_is_not_who_it_was() {
+        let mut this = ProcessRef::this().unwrap();
+        this.start -= 1;
+        assert!(Household::of(vec![this]).is_err());
     }
 
     #[test]

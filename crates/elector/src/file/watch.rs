@@ -12,9 +12,9 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::disk::Disk;
-use super::form::Form;
+use super::folder::OpenFolder;
 use super::process::Household;
-use super::{FileStore, snapshot};
+use super::{FileStore, Look};
 use crate::readable::{self, Readable};
 use crate::store::{StoreError, WatchEnded};
 
@@ -46,6 +46,8 @@ struct Watching {
     notices: Notices,
     last: Version,
     told_gone: bool,
+    /// The folder was deleted with the lease, and that has been told.
+    told_deleted: bool,
     /// Whose death has already been looked into.
     mourned: Option<Household>,
 }
@@ -57,15 +59,33 @@ impl Watching {
             store,
             last: after,
             told_gone: false,
+            told_deleted: false,
             mourned: None,
         })
     }
 
+    /// A folder that was deleted is told as a lease that was: the end of a watch alone may be looked into later.
     async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+        if self.told_deleted {
+            return Err(WatchEnded::broken("the lease's folder was deleted"));
+        }
+        match self.next_in_folder().await {
+            Err(WatchEnded::Broken(_)) if !self.notices.are_of_the_lease(&self.store) => {
+                self.told_deleted = true;
+                Ok(Snapshot::new(Version::new(self.last.get() + 1), None))
+            }
+            other => other,
+        }
+    }
+
+    async fn next_in_folder(&mut self) -> Result<Snapshot, WatchEnded> {
         loop {
             // Before looking: what happens after this gives a new notice.
             self.notices.take().map_err(ended)?;
-            let (found, household) = self.look().await?;
+            let Look {
+                snapshot: found,
+                household,
+            } = self.look().await?;
             match found.version.get().checked_sub(self.last.get()) {
                 Some(0) if !found.holder_gone || self.told_gone => {}
                 Some(0 | 1) => {
@@ -88,13 +108,9 @@ impl Watching {
         }
     }
 
-    async fn look(&self) -> Result<(Snapshot, Option<Household>), WatchEnded> {
+    async fn look(&self) -> Result<Look, WatchEnded> {
         self.store
-            .blocking(|inner, given_up| {
-                let locked = inner.disk.lock(given_up)?;
-                let household = locked.form().and_then(Form::household);
-                Ok((snapshot(&locked), household))
-            })
+            .blocking(|inner, given_up| inner.look(given_up))
             .await
             .map_err(|error| match error {
                 StoreError::Refused(refusal) => WatchEnded::Refused(refusal),
@@ -130,6 +146,7 @@ async fn death(household: Option<&Household>) {
 /// The kernel's notices about the record file.
 struct Notices {
     inotify: Readable,
+    folder: OpenFolder,
     name: Vec<u8>,
 }
 
@@ -147,8 +164,14 @@ impl Notices {
         inotify::add_watch(&fd, folder.proc_path(), events)?;
         Ok(Self {
             inotify: readable::watch(fd)?,
+            folder,
             name: disk.record_name().as_bytes().to_owned(),
         })
+    }
+
+    /// Whether the folder that they are about is still the lease's.
+    fn are_of_the_lease(&self, store: &FileStore) -> bool {
+        store.inner.disk.is_in(&self.folder)
     }
 
     /// Waits for one about the record.

@@ -1,6 +1,7 @@
 //! The guard's loop: one thread, one `poll`.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -26,14 +27,18 @@ use crate::{procfs, sweep};
 
 /// Guards until nothing is left to guard. Returns the exit code.
 pub(super) fn run(job: Job) -> i32 {
-    let setup = match Setup::new() {
-        Ok(setup) => setup,
-        Err(errno) => {
-            let error = child::system(SpawnStep::Guard, errno.raw_os_error());
+    let ready = Setup::new().map_err(io::Error::from);
+    let ready = ready.and_then(|setup| Ok((setup, procfs::own_start_time()?)));
+    let (setup, started) = match ready {
+        Ok(ready) => ready,
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let error = child::system(SpawnStep::Guard, errno);
             let _ = Report::SpawnFailed(error).send(&job.link);
             return 1;
         }
     };
+    let _ = Report::Ready { started }.send(&job.link);
     let stop_signal = job.setup.stop_signal;
     let mut guarding = Guarding {
         job,

@@ -30,6 +30,7 @@ pub struct Tree {
     task: mpsc::UnboundedSender<task::Told>,
     events: mpsc::UnboundedReceiver<TreeEvent>,
     child: watch::Receiver<Option<u32>>,
+    guard_start: watch::Receiver<Option<u64>>,
 }
 
 /// What happens to a tree. The last is [`TreeEvent::SpawnFailed`] or [`TreeEvent::Empty`].
@@ -78,8 +79,14 @@ impl Tree {
         let (task, told) = mpsc::unbounded_channel();
         let (events_in, events) = mpsc::unbounded_channel();
         let (child_in, child) = watch::channel(None);
+        let (guard_start_in, guard_start) = watch::channel(None);
+        let heard = task::Heard {
+            events: events_in,
+            child: child_in,
+            guard_start: guard_start_in,
+        };
         tokio::spawn(task::run(task::Task::new(
-            guard, link, told, events_in, child_in, keepalive,
+            guard, link, told, heard, keepalive,
         )));
         Self {
             guard,
@@ -87,6 +94,7 @@ impl Tree {
             task,
             events,
             child,
+            guard_start,
         }
     }
 
@@ -94,6 +102,13 @@ impl Tree {
     #[must_use]
     pub fn guard_pid(&self) -> u32 {
         self.guard.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// When the guard was started, as itself finds it in `/proc/self/stat`: in clock ticks since boot. `None` if it is gone without
+    /// having said so.
+    pub fn guard_start(&self) -> impl Future<Output = Option<u64>> + use<> {
+        let mut start = self.guard_start.clone();
+        async move { *start.wait_for(Option::is_some).await.ok()? }
     }
 
     /// The child's process, which is its process group too; `None` until it has started.

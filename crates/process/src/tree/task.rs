@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 
-use rustix::process::{Pid, PidfdFlags, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid};
 use soloist_clock as clock;
 use soloist_core::keepalive::{Check, Keepalive};
 use soloist_core::time::Moment;
@@ -25,12 +25,20 @@ pub(super) enum Told {
     Kill,
 }
 
+/// What the task tells the handle.
+pub(super) struct Heard {
+    pub(super) events: mpsc::UnboundedSender<TreeEvent>,
+    pub(super) child: watch::Sender<Option<u32>>,
+    pub(super) guard_start: watch::Sender<Option<u64>>,
+}
+
 pub(super) struct Task {
     guard: Pid,
     link: Link,
     told: mpsc::UnboundedReceiver<Told>,
     events: mpsc::UnboundedSender<TreeEvent>,
     child: watch::Sender<Option<u32>>,
+    guard_start: watch::Sender<Option<u64>>,
     keepalive: Keepalive,
     /// Readable when the child has ended.
     child_end: Option<AsyncFd<OwnedFd>>,
@@ -66,16 +74,16 @@ impl Task {
         guard: Pid,
         link: Link,
         told: mpsc::UnboundedReceiver<Told>,
-        events: mpsc::UnboundedSender<TreeEvent>,
-        child: watch::Sender<Option<u32>>,
+        heard: Heard,
         keepalive: Keepalive,
     ) -> Self {
         Self {
             guard,
             link,
             told,
-            events,
-            child,
+            events: heard.events,
+            child: heard.child,
+            guard_start: heard.guard_start,
             keepalive,
             child_end: None,
             exited: false,
@@ -208,7 +216,7 @@ impl Task {
             return;
         }
         let refused = sweep::kill_below(&[self.guard], self.guard);
-        let stopped = procfs::stat(self.guard).is_some_and(|stat| stat.stopped);
+        let stopped = is_stopped(self.guard);
         drop(registry);
         self.tell_all_not_permitted(&refused);
         if stopped {
@@ -278,6 +286,7 @@ impl Task {
         self.keepalive.heard(clock::now());
         match report {
             Report::Pong => {}
+            Report::Ready { started } => drop(self.guard_start.send_replace(Some(started))),
             Report::NotPermitted { pid } => self.tell_not_permitted(pid),
             Report::Started { pid } => {
                 registry::lock().watch(pid);
@@ -303,6 +312,14 @@ impl Task {
     fn tell(&self, event: TreeEvent) {
         let _ = self.events.send(event);
     }
+}
+
+/// Whether this child of ours is stopped, by a signal or a debugger.
+fn is_stopped(child: Pid) -> bool {
+    // It may not be shown to us (`hidepid`), but its parent is told of a signal.
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)))
+        || procfs::stat(child).is_some_and(|stat| stat.stopped)
 }
 
 /// `None` if it is not there any more: then the guard has reaped it, and tells.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::harness::{Event, Group, LIMIT, is_alive, lease, send, wait_for};
+use crate::harness::{CHILD, Event, Group, LIMIT, is_alive, lease, send, wait_for};
 
 const PLANS: [&[&str]; 3] = [&["drain=60000"], &["deaf"], &["daemon", "deaf"]];
 
@@ -243,6 +243,43 @@ fn a_lease_that_is_deleted_costs_the_child_its_life_at_once() {
     let gap = Duration::from_millis(starts[1].at - starts[0].at);
     // Only the one that made it knows that the deleted record's promise is void.
     assert!(starts[1].identity == "r0" || gap >= lease(), "{gap:?}");
+}
+
+#[test]
+fn whoever_deletes_the_leases_folder_costs_the_child_its_life_before_a_new_replica_starts() {
+    if !crate::place::is_a_file() {
+        return;
+    }
+    let mut group = Group::new();
+    let folder = group.path("leases");
+    let command = |group: &Group, identity: &str| {
+        let mut command = group.bare();
+        // Whoever would look again only after the retry period is too late.
+        command
+            .args(["--lease-duration=8s", "--renew-deadline=6s"])
+            .args(["--retry-period=3s", "--name=test"])
+            .arg(format!("--store=file:{}", folder.join("lease").display()))
+            .args(["--identity", identity, "--", CHILD])
+            .args([&group.path("")])
+            .arg("drain=60000");
+        command
+    };
+    let mut leader = command(&group, "r0");
+    group.spawn("r0", &mut leader);
+    let child = group.wait_start("r0");
+    fs::remove_dir_all(&folder).unwrap();
+    let deleted = Instant::now();
+    let mut new = command(&group, "r1");
+    group.spawn("r1", &mut new);
+    child.wait_dead();
+    assert!(
+        deleted.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        deleted.elapsed()
+    );
+    // The lock of the children would tell of two.
+    let starts = group.wait_many("start", 2);
+    assert!(starts[1].token > starts[0].token);
 }
 
 #[test]

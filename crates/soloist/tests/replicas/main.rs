@@ -5,6 +5,7 @@
 mod child;
 mod detector;
 mod early;
+mod elsewhere;
 mod faults;
 mod guard;
 mod hardened;

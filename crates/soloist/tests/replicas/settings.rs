@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use rustix::process::Signal;
 
 use crate::harness::{CHILD, Group};
 use crate::namespaces;
+use crate::place::is_a_file;
 
 #[test]
 fn flags_that_do_not_fit_together_give_2_and_the_reason() {
@@ -97,51 +99,106 @@ fn a_folder_that_cannot_be_written_gives_3_and_says_which() {
     assert!(log.contains("cannot make the folder /sys/soloist"), "{log}");
 }
 
-/// As an ordinary user, in a session with these folders of its own.
-fn session(group: &Group, own: &str) -> Command {
-    let bare = group.bare();
-    let mut command = Command::new("unshare");
-    command.args(["--user", "--map-user=1000", "--map-group=1000"]);
-    command.arg(bare.get_program()).args(bare.get_args());
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("SOLOIST_") {
-            command.env_remove(name);
+const OWN_USERS: [&str; 4] = [
+    "--user",
+    "--map-root-user",
+    "--mount",
+    "--propagation=private",
+];
+
+/// `$1` is the list of users, `$2` becomes `/tmp`. What comes after them is run by user 1000.
+const AS_USER: &str = r#"
+mount --bind "$1" /etc/passwd
+mount --bind "$2" /tmp
+shift 2
+exec unshare --user --map-user=1000 --map-group=1000 "$@"
+"#;
+
+/// Sessions of one ordinary user with this home.
+struct Sessions {
+    group: Group,
+    home: PathBuf,
+}
+
+impl Sessions {
+    /// `None` where there can be none.
+    fn new(home: impl FnOnce(&Group) -> PathBuf) -> Option<Self> {
+        if !is_a_file() || !namespaces::are_there(&OWN_USERS) {
+            return None;
         }
+        let group = Group::new();
+        let home = home(&group);
+        let entry = format!("app:x:1000:1000::{}:/bin/sh\n", home.display());
+        fs::write(group.path("passwd"), entry).unwrap();
+        for folder in ["tmp", "var-tmp", "elsewhere"] {
+            fs::create_dir(group.path(folder)).unwrap();
+        }
+        Some(Self { group, home })
     }
-    fs::create_dir(group.path(own)).unwrap();
-    command
-        .arg("--")
-        .arg(CHILD)
-        .arg(group.path(""))
-        .env("HOME", group.path(""))
-        .env("TMPDIR", group.path(own))
-        .env("XDG_RUNTIME_DIR", group.path(own))
-        .env_remove("KUBERNETES_SERVICE_HOST");
-    command
+
+    /// Starts one with these variables and no others; without any flag.
+    fn start(&mut self, name: &str, variables: &[(&str, PathBuf)]) -> usize {
+        let bare = self.group.bare();
+        let mut command = Command::new("unshare");
+        command
+            .args(OWN_USERS)
+            .args(["sh", "-ec", AS_USER, "sh"])
+            .arg(self.group.path("passwd"))
+            .arg(self.group.path("tmp"))
+            .args(["env", "-i"]);
+        for (name, value) in variables {
+            command.arg(format!("{name}={}", value.display()));
+        }
+        command.arg(bare.get_program()).args(bare.get_args());
+        command.arg("--").arg(CHILD).arg(self.group.path(""));
+        self.group.spawn(name, &mut command)
+    }
+
+    /// One after the other, they all mean the lease at this path.
+    fn share(&mut self, path: &Path) {
+        let own = |name: &str| self.group.path(name);
+        let login = [("HOME", own("elsewhere")), ("TMPDIR", own("var-tmp"))];
+        let service = [("HOME", self.home.clone()), ("XDG_RUNTIME_DIR", own(""))];
+        let first = self.start("login", &login);
+        let start = &self.group.wait_many("start", 1)[0];
+        assert!(!start.identity.is_empty());
+        let said = format!("store=file:{}", path.display());
+        let log = self.group.replica(first).log();
+        let line = log.lines().next().unwrap_or_default();
+        assert!(line.contains(&said), "{line}");
+        for (name, variables) in [("cron", &[][..]), ("service", &service)] {
+            let other = self.start(name, variables);
+            self.group.replica(other).wait_log("the leader is");
+        }
+        self.group.replica(first).signal(Signal::TERM);
+        assert_eq!(self.group.replica(first).exit_code(), 0);
+        self.group.wait_many("start", 2);
+    }
 }
 
 #[test]
 fn without_any_flag_it_just_runs_and_all_sessions_of_a_user_share_the_lease() {
-    let mut group = Group::new();
-    if !namespaces::are_there(&["--user"]) {
-        return;
+    let sessions = Sessions::new(|group| {
+        let home = group.path("home");
+        fs::create_dir(&home).unwrap();
+        home
+    });
+    if let Some(mut sessions) = sessions {
+        let path = sessions
+            .home
+            .join(".local/state/soloist/soloist-test-child");
+        sessions.share(&path);
+        assert!(path.exists());
     }
-    let mut login = session(&group, "login");
-    let login = group.spawn("login", &mut login);
-    let start = &group.wait_many("start", 1)[0];
-    assert!(!start.identity.is_empty());
-    let path = group.path(".local/state/soloist/soloist-test-child");
-    assert!(path.exists());
-    let log = group.replica(login).log();
-    let first = log.lines().next().unwrap_or_default();
-    let said = format!("store=file:{}", path.display());
-    assert!(first.contains(&said), "{first}");
-    let mut cron = session(&group, "cron");
-    let cron = group.spawn("cron", cron.env_remove("XDG_RUNTIME_DIR"));
-    group.replica(cron).wait_log("the leader is");
-    group.replica(login).signal(Signal::TERM);
-    assert_eq!(group.replica(login).exit_code(), 0);
-    group.wait_many("start", 2);
+}
+
+#[test]
+fn all_sessions_of_a_user_without_a_home_share_the_lease() {
+    if let Some(mut sessions) = Sessions::new(|_| PathBuf::from("/nonexistent")) {
+        sessions.share(Path::new("/tmp/soloist-1000/soloist-test-child"));
+        let tmp = sessions.group.path("tmp/soloist-1000");
+        assert!(tmp.join("soloist-test-child").exists());
+    }
 }
 
 #[test]
