@@ -4,9 +4,11 @@
 mod child;
 mod cli;
 mod command;
+mod delivery;
 pub mod duration;
 mod health;
 mod logging;
+mod manifests;
 mod notices;
 mod notify;
 mod probe;
@@ -28,7 +30,7 @@ use soloist_elector::kubernetes::ConnectError;
 use soloist_process::{HeldSignals, guard, hold_signals};
 use tracing::error;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, RunArgs};
 use crate::settings::Settings;
 
 /// The configuration is bad; clap uses the same.
@@ -49,7 +51,13 @@ pub fn main() -> ExitCode {
     let held = hold_signals();
     // It holds credentials, and its child may be the same user. Should the kernel not want to, all else works.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let Command::Run(args) = Cli::read().command;
+    match Cli::read().command {
+        Command::Run(args) => run(args, held),
+        Command::Manifests(args) => printed(args.print()),
+    }
+}
+
+fn run(args: RunArgs, held: HeldSignals) -> ExitCode {
     let settings = match Settings::try_from(args) {
         Ok(settings) => settings,
         Err(error) => return complain(BAD_CONFIGURATION, format_args!("{error:#}")),
@@ -65,6 +73,19 @@ pub fn main() -> ExitCode {
         }
     };
     ExitCode::from(execute(settings, held))
+}
+
+/// A text for standard output. Whoever closes it early, as `head` does, has enough.
+fn printed(text: anyhow::Result<String>) -> ExitCode {
+    match text {
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                complain(INTERNAL_ERROR, format_args!("standard output: {error}"))
+            }
+            Ok(()) | Err(_) => ExitCode::SUCCESS,
+        },
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
 }
 
 /// There is no log yet.
