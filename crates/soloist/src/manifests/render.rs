@@ -240,18 +240,19 @@ securityContext:
     fn variables(&self) -> String {
         let stopping = &self.args.run.stopping;
         let grace = format!("{}s", stopping.grace_period.as_secs());
-        let mut all = vec![("SOLOIST_NAME".to_owned(), self.lease().to_owned())];
         let given = &self.args.run.given;
-        let said = |name: &str| given.iter().any(|(variable, _)| variable == name);
-        for (name, value) in [
+        let defaults = [
+            ("SOLOIST_NAME", self.lease()),
             ("SOLOIST_PRESET", "standard"),
             ("SOLOIST_GRACE_PERIOD", &grace),
-        ] {
-            if !said(name) {
-                all.push((name.to_owned(), value.to_owned()));
-            }
-        }
-        all.extend(given.iter().cloned());
+        ];
+        let is_default = |name: &str| defaults.iter().any(|(default, _)| *default == name);
+        let first = defaults.map(|(name, default)| {
+            let said = given.iter().find(|(variable, _)| variable == name);
+            (name, said.map_or(default, |(_, value)| value))
+        });
+        let others = given.iter().filter(|(name, _)| !is_default(name));
+        let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
         let fields = [
             ("POD_NAME", "metadata.name"),
             ("POD_NAMESPACE", "metadata.namespace"),
@@ -262,8 +263,8 @@ securityContext:
             text +=
                 &format!("- name: {name}\n  valueFrom:\n    fieldRef:\n      fieldPath: {field}\n");
         }
-        for (name, value) in all {
-            text += &format!("- name: {name}\n  value: {}\n", string(&value));
+        for (name, value) in first.into_iter().chain(others) {
+            text += &format!("- name: {name}\n  value: {}\n", string(value));
         }
         text
     }

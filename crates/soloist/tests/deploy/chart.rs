@@ -59,7 +59,7 @@ pub(crate) fn templates() -> Vec<(String, String)> {
         &["--delivery", "in-image"][..],
         &["--delivery", "image-volume"],
         &["--delivery", "init-container"],
-        &["--delivery", "in-image", "--prestop", "9972s"],
+        &["--delivery", "in-image", "--prestop", "96s"],
     ]
     .map(|flags| manifests(&[FLAGS, flags].concat(), &["zz-program"]));
     plain
@@ -92,9 +92,9 @@ fn only_if(condition: &str, text: &str) -> String {
 
 fn deployment(plain: &str, volume: &str, init: &str, prestop: &str) -> String {
     let resources = block(plain, "        resources:");
-    let lifecycle = block(prestop, "        lifecycle:").replace("9972", "{{ . }}");
+    let lifecycle = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
     let variable = block(prestop, "        - name: SOLOIST_PRESTOP")
-        .replace("\"9972s\"", "{{ printf \"%ds\" (int .) | quote }}");
+        .replace("\"96s\"", "{{ printf \"%ds\" (int .) | quote }}");
     let mount = items(volume, "        volumeMounts:");
     let image_volume = items(volume, "      volumes:");
     let folder_volume = items(init, "      volumes:");

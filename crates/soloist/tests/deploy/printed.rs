@@ -27,11 +27,15 @@ pub(crate) fn my_program(flags: &[&str]) -> String {
     manifests(&all, &["/my-program"])
 }
 
-/// The documents, by kind.
+/// The documents, by kind. The order of variables means nothing here, and kustomize changes it.
 pub(crate) fn objects(text: &str) -> BTreeMap<String, Value> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(text).unwrap();
     let count = documents.len();
-    let by_kind = documents.into_iter().map(|object| {
+    let by_kind = documents.into_iter().map(|mut object| {
+        let variables = object.pointer_mut("/spec/template/spec/containers/0/env");
+        if let Some(variables) = variables.and_then(Value::as_array_mut) {
+            variables.sort_by_key(|variable| variable["name"].as_str().map(str::to_owned));
+        }
         let kind = object["kind"].as_str().unwrap().to_owned();
         (kind, object)
     });
