@@ -9,6 +9,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use soloist_process::{Signal, StopTo};
 
+use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
 use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
@@ -111,6 +112,11 @@ pub(crate) enum Command {
     /// Namespace, ServiceAccount, Role with the least rights, RoleBinding, Deployment and PodDisruptionBudget, under the Pod security
     /// standard `restricted`. Flags of `soloist run` become variables of the Pod. Nothing is sent anywhere.
     Manifests(ManifestsArgs),
+    /// Looks at all that an election needs, and says what is wrong, what to do, and where to read on.
+    ///
+    /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
+    /// Pod with its service account, or from anywhere with a kubeconfig. Exit codes: 0 nothing is broken; 1 something is; 2 bad flags.
+    Doctor(DoctorArgs),
 }
 
 /// Flags of `soloist run` that a Pod can be told as variables.

@@ -5,6 +5,7 @@ mod child;
 mod cli;
 mod command;
 mod delivery;
+mod doctor;
 pub mod duration;
 mod health;
 mod logging;
@@ -31,7 +32,11 @@ use soloist_process::{HeldSignals, guard, hold_signals};
 use tracing::error;
 
 use crate::cli::{Cli, Command, RunArgs};
+use crate::doctor::DoctorArgs;
 use crate::settings::Settings;
+
+/// `soloist doctor` has found something that is broken.
+const UNHEALTHY: u8 = 1;
 
 /// The configuration is bad; clap uses the same.
 const BAD_CONFIGURATION: u8 = 2;
@@ -54,6 +59,33 @@ pub fn main() -> ExitCode {
     match Cli::read().command {
         Command::Run(args) => run(args, held),
         Command::Manifests(args) => printed(args.print()),
+        Command::Doctor(args) => {
+            held.release([]);
+            examine(&args)
+        }
+    }
+}
+
+fn examine(args: &DoctorArgs) -> ExitCode {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("no runtime: {error}")),
+    };
+    let findings = runtime.block_on(args.examine());
+    runtime.shutdown_background();
+    match findings {
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+        Ok(findings) => {
+            let printed = printed(Ok(findings.text));
+            match findings.is_well {
+                true => printed,
+                false => ExitCode::from(UNHEALTHY),
+            }
+        }
     }
 }
 

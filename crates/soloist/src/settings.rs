@@ -174,7 +174,8 @@ pub(crate) fn policy(
     })
 }
 
-fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
+/// Checks the three numbers.
+pub(crate) fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
     let preset = Timings::preset(match args.preset {
         PresetArg::Standard => Preset::Standard,
         PresetArg::HighAvailability => Preset::HighAvailability,
