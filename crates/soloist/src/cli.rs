@@ -69,6 +69,13 @@ impl Cli {
         Ok(cli)
     }
 
+    /// What `run` would be told by these flags alone, whatever the variables are here.
+    pub(crate) fn run_elsewhere(line: Vec<String>) -> Result<RunArgs, clap::Error> {
+        let run = RunArgs::augment_args(clap::Command::new("soloist run"));
+        let run = run.mut_args(|arg| arg.env(Resettable::Reset));
+        RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
+    }
+
     fn definition(is_child: bool) -> clap::Command {
         let untold = |run: clap::Command| {
             let untold =

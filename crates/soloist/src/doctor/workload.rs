@@ -8,7 +8,7 @@ use soloist_core::time::Human;
 
 use super::cluster::{Cluster, text};
 use super::report::{Report, Verdict, read};
-use crate::cli::{Cli, Command, RunArgs};
+use crate::cli::{Cli, RunArgs};
 use crate::settings;
 
 const GROUP: &str = "Pod";
@@ -75,7 +75,7 @@ impl Workload {
         let flags = words(container);
         let flags = flags.iter().skip_while(|word| *word != "run").skip(1);
         let flags: Vec<&String> = flags.take_while(|word| *word != "--").collect();
-        let mut line = vec!["soloist".to_owned(), "run".to_owned()];
+        let mut line = vec!["soloist run".to_owned()];
         line.extend(flags.iter().map(|flag| (*flag).clone()));
         for entry in container["env"].as_array().into_iter().flatten() {
             let (name, value) = (text(entry, "/name"), entry["value"].as_str());
@@ -89,16 +89,8 @@ impl Workload {
             }
         }
         line.extend(["--".to_owned(), "program".to_owned()]);
-        match Cli::try_read(line).map(|cli| cli.command) {
-            Ok(Command::Run(args)) => Ok(args),
-            Ok(_) => Err("not `soloist run`".into()),
-            Err(error) => Err(error
-                .to_string()
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned()),
-        }
+        let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+        Cli::run_elsewhere(line).map_err(|error| first_line(&error.to_string()))
     }
 
     pub(super) async fn check(&self, cluster: &Cluster, report: &mut Report) {

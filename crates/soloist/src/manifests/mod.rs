@@ -145,7 +145,6 @@ fn is_quantity(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::cli::{Cli, Command};
 
     fn printed(flags: &[&str]) -> anyhow::Result<String> {
