@@ -11,6 +11,7 @@ use soloist_process::{Signal, StopTo};
 
 use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
+use crate::inject::InjectArgs;
 use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
@@ -27,7 +28,7 @@ pub(crate) struct Cli {
 /// What soloist tells its child, too: whoever runs under another soloist does not mean that one's lease.
 const TOLD_TO_CHILDREN: [&str; 2] = ["name", "identity"];
 
-const WRITING_FOR_PODS: [&str; 1] = ["manifests"];
+const WRITING_FOR_PODS: [&str; 2] = ["manifests", "inject"];
 
 /// What was said on the command line that `run` can be told by a variable, as variables.
 fn given(matches: Option<&ArgMatches>) -> Vec<(String, String)> {
@@ -63,8 +64,11 @@ impl Cli {
         let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
         let matches = Self::definition(is_child).try_get_matches_from(line)?;
         let mut cli = Self::from_arg_matches(&matches)?;
-        if let Command::Manifests(args) = &mut cli.command {
-            args.run.given = given(matches.subcommand().map(|(_, matches)| matches));
+        let given = given(matches.subcommand().map(|(_, matches)| matches));
+        match &mut cli.command {
+            Command::Manifests(args) => args.run.given = given,
+            Command::Inject(args) => args.run.given = given,
+            Command::Run(_) | Command::Doctor(_) => {}
         }
         Ok(cli)
     }
@@ -119,6 +123,11 @@ pub(crate) enum Command {
     /// Namespace, ServiceAccount, Role with the least rights, RoleBinding, Deployment and PodDisruptionBudget, under the Pod security
     /// standard `restricted`. Flags of `soloist run` become variables of the Pod. Nothing is sent anywhere.
     Manifests(ManifestsArgs),
+    /// Reads a Deployment or StatefulSet from standard input and prints it with soloist in front of its command.
+    ///
+    /// Adds the variables, the volume that brings soloist, and the rights; everything else stays as it is, comments included. What
+    /// it cannot know it asks for. What has soloist already is left alone. Flags of `soloist run` become variables of the Pod.
+    Inject(InjectArgs),
     /// Looks at all that an election needs, and says what is wrong, what to do, and where to read on.
     ///
     /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
@@ -227,7 +236,7 @@ pub(crate) enum OnLossArg {
     Graceful,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Stopping")]
 pub(crate) struct StopArgs {
     /// The Pod's terminationGracePeriodSeconds; the timeouts below follow from it

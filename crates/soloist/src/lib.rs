@@ -8,6 +8,7 @@ mod delivery;
 mod doctor;
 pub mod duration;
 mod health;
+mod inject;
 mod logging;
 mod manifests;
 mod notices;
@@ -33,6 +34,7 @@ use tracing::error;
 
 use crate::cli::{Cli, Command, RunArgs};
 use crate::doctor::DoctorArgs;
+use crate::inject::Injected;
 use crate::settings::Settings;
 
 /// `soloist doctor` has found something that is broken.
@@ -59,11 +61,22 @@ pub fn main() -> ExitCode {
     match Cli::read().command {
         Command::Run(args) => run(args, held),
         Command::Manifests(args) => printed(args.print()),
+        Command::Inject(args) => {
+            held.release([]);
+            injected(args.inject_stdin())
+        }
         Command::Doctor(args) => {
             held.release([]);
             examine(&args)
         }
     }
+}
+
+fn injected(injected: anyhow::Result<Injected>) -> ExitCode {
+    for note in injected.iter().flat_map(|injected| &injected.notes) {
+        let _ = writeln!(std::io::stderr(), "soloist: {note}");
+    }
+    printed(injected.map(|injected| injected.text))
 }
 
 fn examine(args: &DoctorArgs) -> ExitCode {

@@ -1,6 +1,7 @@
 //! `soloist manifests`: the objects that run a program as one of several replicas, as a text to apply.
 
 mod render;
+mod rights;
 pub(crate) mod yaml;
 
 use std::time::Duration;
@@ -12,6 +13,8 @@ use soloist_core::time::Human;
 use crate::cli::PodFlags;
 use crate::delivery::DeliveryArgs;
 use crate::settings;
+
+pub(crate) use rights::Rights;
 
 /// Durations are written as 15s, 750ms or 1m30s.
 #[derive(Debug, Args)]

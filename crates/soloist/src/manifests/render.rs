@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::ManifestsArgs;
+use super::rights::{Rights, labels, metadata};
 use super::yaml::{indented, list, string};
 use crate::delivery::HARDENED;
 
@@ -18,9 +19,7 @@ impl fmt::Display for Documents<'_> {
         let args = self.args;
         let all = [
             (!args.no_namespace).then(|| self.namespace()),
-            Some(self.service_account()),
-            Some(self.role()),
-            Some(self.role_binding()),
+            Some(self.rights().to_string()),
             Some(self.deployment()),
             (args.replicas > 1).then(|| self.disruption_budget()),
             args.flow_schema.then(|| self.flow_schema()),
@@ -43,14 +42,25 @@ impl Documents<'_> {
         self.args.or_name(&self.args.service_account)
     }
 
+    fn rights(&self) -> Rights {
+        let args = self.args;
+        Rights {
+            app: args.name.clone(),
+            namespace: self.namespace_name().to_owned(),
+            lease: self.lease().to_owned(),
+            account: self.account().to_owned(),
+            role: args.or_name(&args.role).to_owned(),
+            role_binding: args.or_name(&args.role_binding).to_owned(),
+            with_account: true,
+        }
+    }
+
     fn metadata(&self, name: &str) -> String {
-        let namespace = self.namespace_name();
-        let labels = indented(&self.labels(), 4);
-        format!("metadata:\n  name: {name}\n  namespace: {namespace}\n  labels:\n{labels}")
+        metadata(&self.args.name, self.namespace_name(), name)
     }
 
     fn labels(&self) -> String {
-        format!("app.kubernetes.io/name: {}\n", string(&self.args.name))
+        labels(&self.args.name)
     }
 
     fn namespace(&self) -> String {
@@ -66,61 +76,11 @@ metadata:
         )
     }
 
-    fn service_account(&self) -> String {
-        let metadata = self.metadata(self.account());
-        format!(
-            "apiVersion: v1
-kind: ServiceAccount
-{metadata}# Only the Pods that need the token ask for it.
-automountServiceAccountToken: false
-"
-        )
-    }
-
-    fn role(&self) -> String {
-        let metadata = self.metadata(self.args.or_name(&self.args.role));
-        let lease = list(&[self.lease()]);
-        format!(
-            r#"apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-{metadata}rules:
-# "create" cannot be limited to a name: there is no object yet whose name could be looked at.
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [create]
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  resourceNames: {lease}
-  verbs: [get, list, watch, update]
-"#
-        )
-    }
-
-    fn role_binding(&self) -> String {
-        let args = self.args;
-        let metadata = self.metadata(args.or_name(&args.role_binding));
-        let (role, account) = (args.or_name(&args.role), self.account());
-        let namespace = self.namespace_name();
-        format!(
-            "apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-{metadata}roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: {role}
-subjects:
-- kind: ServiceAccount
-  name: {account}
-  namespace: {namespace}
-"
-        )
-    }
-
     fn deployment(&self) -> String {
         let metadata = self.metadata(&self.args.name);
         let replicas = self.args.replicas;
         let selector = indented(&self.labels(), 6);
-        let labels = indented(&self.labels(), 8);
+        let pod_labels = indented(&self.labels(), 8);
         let pod = indented(&self.pod(), 6);
         format!(
             "apiVersion: apps/v1
@@ -140,7 +100,7 @@ kind: Deployment
 {selector}  template:
     metadata:
       labels:
-{labels}    spec:
+{pod_labels}    spec:
 {pod}"
         )
     }
