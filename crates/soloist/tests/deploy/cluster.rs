@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::printed::{manifests, objects};
 use crate::{helm, kustomize};
 
-async fn plane() -> Option<&'static ControlPlane> {
+pub(crate) async fn plane() -> Option<&'static ControlPlane> {
     shared("soloist manifests on a real API server").await
 }
 
@@ -28,6 +28,7 @@ fn path(object: &Value) -> String {
         "Role" => ("apis/rbac.authorization.k8s.io/v1", "roles"),
         "RoleBinding" => ("apis/rbac.authorization.k8s.io/v1", "rolebindings"),
         "Deployment" => ("apis/apps/v1", "deployments"),
+        "StatefulSet" => ("apis/apps/v1", "statefulsets"),
         "PodDisruptionBudget" => ("apis/policy/v1", "poddisruptionbudgets"),
         other => panic!("where is a {other}?"),
     };
@@ -45,7 +46,7 @@ async fn create(client: &Client, object: &Value, how: &str) {
     answer.unwrap_or_else(|error| panic!("{error}: {object:#}"));
 }
 
-/// A Pod as the Deployment's controller would make it: only Pods are held to the standard.
+/// A Pod as the workload's controller would make it: only Pods are held to the standard.
 fn pod_of(deployment: &Value) -> Value {
     let template = &deployment["spec"]["template"];
     json!({
@@ -59,7 +60,7 @@ fn pod_of(deployment: &Value) -> Value {
 }
 
 /// Checks all, then creates all, then a Pod.
-async fn apply(plane: &ControlPlane, text: &str) {
+pub(crate) async fn apply(plane: &ControlPlane, text: &str) {
     let client = plane.admin_client().await.unwrap();
     let mut objects = objects(text);
     let namespace = objects.remove("Namespace").unwrap();
@@ -72,7 +73,9 @@ async fn apply(plane: &ControlPlane, text: &str) {
             create(&client, object, how).await;
         }
     }
-    create(&client, &pod_of(&objects["Deployment"]), "").await;
+    let workloads = ["Deployment", "StatefulSet"];
+    let workload = workloads.iter().find_map(|kind| objects.get(*kind));
+    create(&client, &pod_of(workload.unwrap()), "").await;
 }
 
 /// With every kind of delivery, and with everything that can be asked for.

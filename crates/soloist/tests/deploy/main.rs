@@ -6,6 +6,7 @@ mod chart;
 mod cluster;
 mod generated;
 mod helm;
+mod inject;
 mod kustomize;
 mod printed;
 mod tools;
