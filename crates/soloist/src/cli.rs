@@ -31,10 +31,7 @@ const TOLD_TO_CHILDREN: [&str; 2] = ["name", "identity"];
 const WRITING_FOR_PODS: [&str; 2] = ["manifests", "inject"];
 
 /// What was said on the command line that `run` can be told by a variable, as variables.
-fn given(matches: Option<&ArgMatches>) -> Vec<(String, String)> {
-    let Some(matches) = matches else {
-        return Vec::new();
-    };
+fn given(matches: &ArgMatches) -> Vec<(String, String)> {
     let command = PodFlags::augment_args(clap::Command::new("run"));
     let flags = command.get_arguments();
     let was_said = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
@@ -64,11 +61,13 @@ impl Cli {
         let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
         let matches = Self::definition(is_child).try_get_matches_from(line)?;
         let mut cli = Self::from_arg_matches(&matches)?;
-        let given = given(matches.subcommand().map(|(_, matches)| matches));
-        match &mut cli.command {
-            Command::Manifests(args) => args.run.given = given,
-            Command::Inject(args) => args.run.given = given,
-            Command::Run(_) | Command::Doctor(_) => {}
+        let pod_flags = match &mut cli.command {
+            Command::Manifests(args) => Some(&mut args.run),
+            Command::Inject(args) => Some(&mut args.run),
+            Command::Run(_) | Command::Doctor(_) => None,
+        };
+        if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
+            flags.given = given(matches);
         }
         Ok(cli)
     }

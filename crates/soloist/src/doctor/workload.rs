@@ -83,7 +83,7 @@ impl Workload {
                 let flag = format!("--{}", flag.replace('_', "-").to_lowercase());
                 let is_said =
                     |said: &&String| **said == flag || said.starts_with(&format!("{flag}="));
-                if !flags.iter().any(|said| is_said(said)) {
+                if !flags.iter().any(is_said) {
                     line.push(format!("{flag}={value}"));
                 }
             }

@@ -78,7 +78,7 @@ impl<'a> Edits<'a> {
             .collect();
         match &list.content {
             Content::List { is_flow: true, .. } => {
-                self.into_flow(list, &quoted.join(", "), list.items().is_empty())
+                self.insert_in_flow(list, &quoted.join(", "), list.items().is_empty());
             }
             Content::List {
                 items,
@@ -120,7 +120,7 @@ impl<'a> Edits<'a> {
                     .trim_start_matches('[')
                     .strip_suffix(']')
                     .context("a list")?;
-                self.into_flow(&entry.value, inner, found.is_empty());
+                self.insert_in_flow(&entry.value, inner, found.is_empty());
             }
             Content::List {
                 items: found,
@@ -152,7 +152,7 @@ impl<'a> Edits<'a> {
                     .strip_prefix('{')
                     .and_then(|rest| rest.strip_suffix('}'))
                     .context("a map")?;
-                self.into_flow(map, inner, entries.is_empty());
+                self.insert_in_flow(map, inner, entries.is_empty());
             }
             Content::Map {
                 entries,
@@ -183,7 +183,7 @@ impl<'a> Edits<'a> {
         Ok(())
     }
 
-    fn into_flow(&mut self, node: &Node, inner: &str, is_empty: bool) {
+    fn insert_in_flow(&mut self, node: &Node, inner: &str, is_empty: bool) {
         let comma = if is_empty { "" } else { ", " };
         self.insert(node.range.start + 1, format!("{inner}{comma}"), node, false);
     }
