@@ -68,7 +68,7 @@ impl Cluster {
         let client = match store.client().await {
             Ok(client) => client,
             Err(error) => {
-                let reason = format!("{:#}", anyhow::Error::from(error));
+                let reason = causes(&error);
                 report.add(
                     GROUP,
                     "it is configured",
@@ -154,7 +154,7 @@ impl Cluster {
                 code: status.code,
                 message: status.message.clone(),
             }),
-            Ok(Err(error)) => Err(Failure::Broken(format!("{:#}", anyhow::Error::from(error)))),
+            Ok(Err(error)) => Err(Failure::Broken(causes(&error))),
         }
     }
 
@@ -211,6 +211,20 @@ impl Cluster {
             Err(failure) => Err(failure),
         }
     }
+}
+
+/// All causes in one line, each once.
+fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    text
 }
 
 /// A string in an object, or an empty one.

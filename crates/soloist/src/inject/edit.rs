@@ -219,14 +219,14 @@ impl<'a> Edits<'a> {
         self.text[..at].rfind('\n').map_or(0, |newline| newline + 1)
     }
 
-    /// The start of the line after this place, which is behind it or just before it.
+    /// The start of the line after what ends here. A block scalar ends on the line after it, before or behind that one's indent.
     fn line_end(&self, at: usize) -> usize {
-        if at > 0 && self.text.as_bytes()[at - 1] == b'\n' {
-            return at;
+        let line = self.line_start(at);
+        if self.text[line..at].trim().is_empty() {
+            return line;
         }
-        self.text[at..]
-            .find('\n')
-            .map_or(self.text.len(), |newline| at + newline + 1)
+        let newline = self.text[at..].find('\n');
+        newline.map_or(self.text.len(), |newline| at + newline + 1)
     }
 }
 

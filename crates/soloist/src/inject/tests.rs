@@ -84,6 +84,38 @@ fn comments_unknown_fields_and_other_documents_stay_as_they_are() {
 }
 
 #[test]
+fn what_follows_a_block_of_text_is_not_cut_in_two() {
+    for block in ["|", "|+", "|-", ">"] {
+        let text = format!("value: {block}\n                text\n\n");
+        let old = PLAIN.replace("value: b # why\n", &text);
+        let old = old.replace(
+            "volumes: []\n",
+            "volumes:\n      - name: x\n        emptyDir: {}\n",
+        );
+        let new = inject(&["--no-rights"], &old).unwrap().text;
+        added(&old, &new);
+        let pod = |text: &str| {
+            let documents = super::tree::parse(text).unwrap();
+            documents[0]
+                .get(&["spec", "template", "spec"])
+                .unwrap()
+                .to_json()
+        };
+        let (before, after) = (pod(&old), pod(&new));
+        assert_eq!(
+            after["containers"][0]["env"][0], before["containers"][0]["env"][0],
+            "{new}"
+        );
+        assert_eq!(
+            after["containers"][0]["env"][4]["name"], "SOLOIST_NAME",
+            "{new}"
+        );
+        assert_eq!(after["volumes"][0], before["volumes"][0], "{new}");
+        assert_eq!(after["volumes"][1]["name"], "soloist", "{new}");
+    }
+}
+
+#[test]
 fn injecting_twice_changes_nothing() {
     for flags in [
         &[][..],
