@@ -5,11 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use soloist_process::{Signal, StopTo};
 
+use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
+use crate::inject::InjectArgs;
 use crate::logging::Filter;
+use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
 
@@ -24,12 +28,55 @@ pub(crate) struct Cli {
 /// What soloist tells its child, too: whoever runs under another soloist does not mean that one's lease.
 const TOLD_TO_CHILDREN: [&str; 2] = ["name", "identity"];
 
+const WRITING_FOR_PODS: [&str; 2] = ["manifests", "inject"];
+
+/// What was said on the command line that `run` can be told by a variable, as variables.
+fn given(matches: &ArgMatches) -> Vec<(String, String)> {
+    let command = PodFlags::augment_args(clap::Command::new("run"));
+    let flags = command.get_arguments();
+    let was_said = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let mut given = Vec::new();
+    for flag in flags.filter(|flag| was_said(flag.get_id().as_str())) {
+        let value = matches
+            .get_raw(flag.get_id().as_str())
+            .and_then(|mut v| v.next_back());
+        if let (Some(variable), Some(value)) = (flag.get_env(), value) {
+            let text = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
+            given.push((text(variable), text(value)));
+        }
+    }
+    given
+}
+
 impl Cli {
     /// Reads the command line and the variables, or ends with what is wrong with them.
     pub(crate) fn read() -> Self {
+        Self::try_read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    }
+
+    /// Reads this command line.
+    pub(crate) fn try_read<T: Into<OsString> + Clone>(
+        line: impl IntoIterator<Item = T>,
+    ) -> Result<Self, clap::Error> {
         let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
-        let matches = Self::definition(is_child).get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::definition(is_child).try_get_matches_from(line)?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        let pod_flags = match &mut cli.command {
+            Command::Manifests(args) => Some(&mut args.run),
+            Command::Inject(args) => Some(&mut args.run),
+            Command::Run(_) | Command::Doctor(_) => None,
+        };
+        if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
+            flags.given = given(matches);
+        }
+        Ok(cli)
+    }
+
+    /// What `run` would be told by these flags alone, whatever the variables are here.
+    pub(crate) fn run_elsewhere(line: Vec<String>) -> Result<RunArgs, clap::Error> {
+        let run = RunArgs::augment_args(clap::Command::new("soloist run"));
+        let run = run.mut_args(|arg| arg.env(Resettable::Reset));
+        RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
     fn definition(is_child: bool) -> clap::Command {
@@ -38,9 +85,16 @@ impl Cli {
                 |run: clap::Command, name| run.mut_arg(name, |arg| arg.env(Resettable::Reset));
             TOLD_TO_CHILDREN.into_iter().fold(run, untold)
         };
+        // They write for other machines: the variables here say nothing about those.
+        let elsewhere = |command: clap::Command| command.mut_args(|arg| arg.env(Resettable::Reset));
+        let command = WRITING_FOR_PODS
+            .into_iter()
+            .fold(Self::command(), |command, name| {
+                command.mut_subcommand(name, elsewhere)
+            });
         match is_child {
-            true => Self::command().mut_subcommand("run", untold),
-            false => Self::command(),
+            true => command.mut_subcommand("run", untold),
+            false => command,
         }
     }
 
@@ -63,6 +117,37 @@ pub(crate) enum Command {
     /// good; 4 --wait ran out; 5 with --once, we were told to stop before the program ran; 6 an internal error; 126 the program
     /// cannot be run; 127 it cannot be found; with --once the program's own (128 and the signal, if one ended it).
     Run(RunArgs),
+    /// Prints the Kubernetes objects that run a program as one of three replicas: pipe them to `kubectl apply -f -`.
+    ///
+    /// Namespace, ServiceAccount, Role with the least rights, RoleBinding, Deployment and PodDisruptionBudget, under the Pod security
+    /// standard `restricted`. Flags of `soloist run` become variables of the Pod. Nothing is sent anywhere.
+    Manifests(ManifestsArgs),
+    /// Reads a Deployment or StatefulSet from standard input and prints it with soloist in front of its command.
+    ///
+    /// Adds the variables, the volume that brings soloist, and the rights; everything else stays as it is, comments included. What
+    /// it cannot know it asks for. What has soloist already is left alone. Flags of `soloist run` become variables of the Pod.
+    Inject(InjectArgs),
+    /// Looks at all that an election needs, and says what is wrong, what to do, and where to read on.
+    ///
+    /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
+    /// Pod with its service account, or from anywhere with a kubeconfig. Exit codes: 0 nothing is broken; 1 something is; 2 bad flags.
+    Doctor(DoctorArgs),
+}
+
+/// Flags of `soloist run` that a Pod can be told as variables.
+#[derive(Debug, Args)]
+pub(crate) struct PodFlags {
+    #[command(flatten)]
+    pub(crate) timings: TimingArgs,
+    #[command(flatten)]
+    pub(crate) stopping: StopArgs,
+    #[command(flatten)]
+    pub(crate) health: HealthArgs,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+    /// Those that were given, as variables and their values.
+    #[arg(skip)]
+    pub(crate) given: Vec<(String, String)>,
 }
 
 /// Durations are written as 15s, 750ms or 1m30s.
@@ -150,7 +235,7 @@ pub(crate) enum OnLossArg {
     Graceful,
 }
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Stopping")]
 pub(crate) struct StopArgs {
     /// The Pod's terminationGracePeriodSeconds; the timeouts below follow from it

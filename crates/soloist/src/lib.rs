@@ -4,9 +4,13 @@
 mod child;
 mod cli;
 mod command;
+mod delivery;
+mod doctor;
 pub mod duration;
 mod health;
+mod inject;
 mod logging;
+mod manifests;
 mod notices;
 mod notify;
 mod probe;
@@ -33,9 +37,14 @@ use soloist_process::{HeldSignals, StillThere, guard, hold_signals, kill_abandon
 use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Cli, Command, RunArgs};
+use crate::doctor::DoctorArgs;
+use crate::inject::Injected;
 use crate::run::LostSight;
 use crate::settings::Settings;
+
+/// `soloist doctor` has found something that is broken.
+const UNHEALTHY: u8 = 1;
 
 /// The configuration is bad; clap uses the same.
 const BAD_CONFIGURATION: u8 = 2;
@@ -61,7 +70,48 @@ pub fn main() -> ExitCode {
     let held = hold_signals();
     // It holds credentials, and its child may be the same user. Should the kernel not want to, all else works.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let Command::Run(args) = Cli::read().command;
+    match Cli::read().command {
+        Command::Run(args) => run(args, held),
+        Command::Manifests(args) => printed(args.print()),
+        Command::Inject(args) => {
+            held.release([]);
+            injected(args.inject_stdin())
+        }
+        Command::Doctor(args) => {
+            held.release([]);
+            examine(&args)
+        }
+    }
+}
+
+fn injected(injected: anyhow::Result<Injected>) -> ExitCode {
+    for note in injected.iter().flat_map(|injected| &injected.notes) {
+        let _ = writeln!(std::io::stderr(), "soloist: {note}");
+    }
+    printed(injected.map(|injected| injected.text))
+}
+
+fn examine(args: &DoctorArgs) -> ExitCode {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    let findings = runtime.block_on(args.examine());
+    runtime.shutdown_background();
+    match findings {
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+        Ok(findings) => {
+            let printed = printed(Ok(findings.text));
+            match findings.is_well {
+                true => printed,
+                false => ExitCode::from(UNHEALTHY),
+            }
+        }
+    }
+}
+
+fn run(args: RunArgs, held: HeldSignals) -> ExitCode {
     let settings = match Settings::try_from(args) {
         Ok(settings) => settings,
         Err(error) => return complain(BAD_CONFIGURATION, format_args!("{error:#}")),
@@ -77,6 +127,19 @@ pub fn main() -> ExitCode {
         }
     };
     ExitCode::from(execute(settings, held))
+}
+
+/// A text for standard output. Whoever closes it early, as `head` does, has enough.
+fn printed(text: anyhow::Result<String>) -> ExitCode {
+    match text {
+        Ok(text) => match std::io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                complain(INTERNAL_ERROR, format_args!("standard output: {error}"))
+            }
+            Ok(()) | Err(_) => ExitCode::SUCCESS,
+        },
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
 }
 
 /// There is no log yet.

@@ -14,7 +14,8 @@ use soloist_elector::kubernetes::Options;
 use soloist_process::{Signal, StopTo, User};
 
 use crate::cli::{
-    Health, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, TimingArgs,
+    Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
+    TimingArgs,
 };
 use crate::store::{Location, StoreChoice, default_path};
 
@@ -52,48 +53,12 @@ impl TryFrom<RunArgs> for Settings {
                 name_of(&args.command[0])
             ),
         };
-        let timings = timings(&args.timings)?;
-        let ladder = Ladder::try_new(LadderRequest {
-            prestop: args.stopping.prestop,
-            stop: args.stopping.stop_timeout,
-            ..LadderRequest::from_grace(args.stopping.grace_period)
-        })?;
-        ensure!(
-            !args.health.health_interval.is_zero() && !args.health.health_timeout.is_zero(),
-            "the health interval and timeout must be longer than 0s"
-        );
-        ensure!(
-            args.health.health != Health::Notify || args.health.ready == Ready::Notify,
-            "--health notify needs --ready notify: a child that speaks the notify protocol says READY=1 first"
-        );
         let identity = args
             .identity
             .as_deref()
             .map(Identity::try_new)
             .transpose()?;
-        let policy = Policy {
-            timings,
-            ladder,
-            on_loss: match args.timings.on_loss {
-                OnLossArg::Strict => OnLoss::Strict,
-                OnLossArg::Graceful => OnLoss::Graceful,
-            },
-            start_limit: args.health.start_limit,
-            restarts: Restarts {
-                backoff: Backoff::STANDARD,
-                most: args.health.restart_limit,
-                window: args.health.restart_window,
-                ..Restarts::STANDARD
-            },
-            unhealthy_after: args.health.health_threshold,
-            on_unhealthy: match args.health.on_unhealthy {
-                OnUnhealthyArg::Restart => OnUnhealthy::Restart,
-                OnUnhealthyArg::StepDown => OnUnhealthy::StepDown,
-            },
-            cool_down: args.health.cool_down,
-            first_process: rustix::process::getpid().is_init(),
-            once: args.once,
-        };
+        let policy = policy(&args.timings, &args.stopping, &args.health, args.once)?;
         let location = match store {
             StoreChoice::File(Some(path)) => Location::File(path),
             StoreChoice::File(None) => Location::File(default_path(&name)?),
@@ -164,7 +129,54 @@ impl Settings {
     }
 }
 
-fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
+/// Checks what the flags say about times, stops and health, alone and together.
+pub(crate) fn policy(
+    timing: &TimingArgs,
+    stopping: &StopArgs,
+    health: &HealthArgs,
+    once: bool,
+) -> anyhow::Result<Policy> {
+    let timings = timings(timing)?;
+    let ladder = Ladder::try_new(LadderRequest {
+        prestop: stopping.prestop,
+        stop: stopping.stop_timeout,
+        ..LadderRequest::from_grace(stopping.grace_period)
+    })?;
+    ensure!(
+        !health.health_interval.is_zero() && !health.health_timeout.is_zero(),
+        "the health interval and timeout must be longer than 0s"
+    );
+    ensure!(
+        health.health != Health::Notify || health.ready == Ready::Notify,
+        "--health notify needs --ready notify: a child that speaks the notify protocol says READY=1 first"
+    );
+    Ok(Policy {
+        timings,
+        ladder,
+        on_loss: match timing.on_loss {
+            OnLossArg::Strict => OnLoss::Strict,
+            OnLossArg::Graceful => OnLoss::Graceful,
+        },
+        start_limit: health.start_limit,
+        restarts: Restarts {
+            backoff: Backoff::STANDARD,
+            most: health.restart_limit,
+            window: health.restart_window,
+            ..Restarts::STANDARD
+        },
+        unhealthy_after: health.health_threshold,
+        on_unhealthy: match health.on_unhealthy {
+            OnUnhealthyArg::Restart => OnUnhealthy::Restart,
+            OnUnhealthyArg::StepDown => OnUnhealthy::StepDown,
+        },
+        cool_down: health.cool_down,
+        first_process: rustix::process::getpid().is_init(),
+        once,
+    })
+}
+
+/// Checks the three numbers.
+pub(crate) fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
     let preset = Timings::preset(match args.preset {
         PresetArg::Standard => Preset::Standard,
         PresetArg::HighAvailability => Preset::HighAvailability,
@@ -197,7 +209,6 @@ fn name_of(program: &OsStr) -> String {
 mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
-    use clap::Parser;
 
     fn settings(flags: &[&str]) -> anyhow::Result<Settings> {
         let mut line = vec!["soloist", "run"];
@@ -206,7 +217,9 @@ mod tests {
         }
         line.extend(flags);
         line.extend(["--", "/usr/bin/My_Feed.sh"]);
-        let Command::Run(args) = Cli::try_parse_from(line)?.command;
+        let Command::Run(args) = Cli::try_read(line)?.command else {
+            bail!("not run");
+        };
         Settings::try_from(args)
     }
 

@@ -1,0 +1,257 @@
+//! `soloist doctor`: looks at all that an election needs, and says what is wrong and what to do.
+
+mod cluster;
+mod file;
+mod lease;
+mod machine;
+mod report;
+mod rights;
+mod workload;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, ValueEnum};
+use soloist_core::ladder::{Ladder, LadderRequest};
+use soloist_core::timings::{Preset, Timings};
+use soloist_elector::kubernetes::Options;
+
+use crate::cli::{StopArgs, TimingArgs};
+use crate::duration::parse as duration;
+use crate::settings;
+use crate::store::{StoreChoice, default_path};
+use cluster::{Cluster, text};
+use report::{Report, Verdict, read};
+use rights::Whose;
+use workload::Workload;
+
+const SETTINGS: &str = "settings";
+
+/// Durations are written as 15s, 750ms or 1m30s.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// The lease's name [default: what the Deployment or StatefulSet says]
+    #[arg(long, env = "SOLOIST_NAME")]
+    pub(crate) name: Option<String>,
+    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
+    #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
+    pub(crate) store: Option<StoreChoice>,
+    /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
+    #[arg(long, env = "SOLOIST_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// A kubeconfig file [default: $KUBECONFIG, the Pod's service account, ~/.kube/config]
+    #[arg(long, env = "SOLOIST_KUBECONFIG", value_name = "PATH")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig instead of its current one
+    #[arg(long, env = "SOLOIST_CONTEXT")]
+    pub(crate) context: Option<String>,
+    /// Look at this Deployment's Pods, too, and at the rights of its service account
+    #[arg(long, value_name = "NAME", conflicts_with = "statefulset")]
+    pub(crate) deployment: Option<String>,
+    /// Look at this StatefulSet's Pods, too, and at the rights of its service account
+    #[arg(long, value_name = "NAME")]
+    pub(crate) statefulset: Option<String>,
+    /// Look at this user's rights, such as system:serviceaccount:NAMESPACE:NAME [default: the workload's account, else our own]
+    #[arg(long = "as", value_name = "USER")]
+    pub(crate) user: Option<String>,
+    /// Wait so long for somebody to lead; nobody by then is a failure
+    #[arg(long, value_parser = duration, default_value = "0s", value_name = "DURATION")]
+    pub(crate) wait: Duration,
+    /// How the findings are written
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    pub(crate) output: Output,
+
+    #[command(flatten)]
+    pub(crate) timings: TimingArgs,
+    #[command(flatten)]
+    pub(crate) stopping: StopArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Output {
+    /// Lines for people
+    Text,
+    /// One JSON object
+    Json,
+}
+
+/// What was found: the text, and whether nothing is broken.
+pub(crate) struct Findings {
+    pub(crate) text: String,
+    pub(crate) is_well: bool,
+}
+
+impl DoctorArgs {
+    pub(crate) async fn examine(&self) -> anyhow::Result<Findings> {
+        let mut report = Report::default();
+        let timings = self.settings(&mut report);
+        match self.store() {
+            StoreChoice::Kubernetes => self.kubernetes(&timings, &mut report).await?,
+            StoreChoice::File(path) => {
+                let name = self.name.as_deref();
+                let path = match (path, name) {
+                    (Some(path), _) => path,
+                    (None, Some(name)) => default_path(name),
+                    (None, None) => bail!("which lease? Give --name, or --store file:PATH"),
+                };
+                file::check(&path, &mut report).await;
+            }
+        }
+        machine::check(&mut report);
+        Ok(Findings {
+            is_well: report.is_well(),
+            text: match self.output {
+                Output::Text => report.to_text(),
+                Output::Json => report.to_json(),
+            },
+        })
+    }
+
+    fn store(&self) -> StoreChoice {
+        let cluster_is_named = self.kubeconfig.is_some()
+            || self.context.is_some()
+            || self.deployment.is_some()
+            || self.statefulset.is_some()
+            || std::env::var_os("KUBECONFIG").is_some();
+        match &self.store {
+            Some(store) => store.clone(),
+            None if cluster_is_named => StoreChoice::Kubernetes,
+            None => StoreChoice::fitting(),
+        }
+    }
+
+    /// The settings of here; bad ones are told, and the standard's are taken for what follows.
+    fn settings(&self, report: &mut Report) -> Timings {
+        let timings = settings::timings(&self.timings);
+        let advice = "Change the flags or the SOLOIST_ variables";
+        report.add(
+            SETTINGS,
+            "the timings fit together",
+            match &timings {
+                Ok(_) => Verdict::good(""),
+                Err(error) => Verdict::bad(format!("{error:#}"), advice, read::OPERATIONS),
+            },
+        );
+        let ladder = Ladder::try_new(LadderRequest {
+            prestop: self.stopping.prestop,
+            stop: self.stopping.stop_timeout,
+            ..LadderRequest::from_grace(self.stopping.grace_period)
+        });
+        report.add(
+            SETTINGS,
+            "the timeouts fit into the grace period",
+            match ladder {
+                Ok(_) => Verdict::good(""),
+                Err(error) => Verdict::bad(error.to_string(), advice, read::OPERATIONS),
+            },
+        );
+        timings.unwrap_or(Timings::preset(Preset::Standard))
+    }
+
+    async fn kubernetes(&self, timings: &Timings, report: &mut Report) -> anyhow::Result<()> {
+        let owner = match (&self.deployment, &self.statefulset) {
+            (Some(name), _) => Some(("deployments", name)),
+            (None, Some(name)) => Some(("statefulsets", name)),
+            (None, None) => None,
+        };
+        let named = self.name.as_deref();
+        // The workload says which lease, and only a cluster says what the workload is.
+        let lease = match (named, owner) {
+            (Some(name), _) => name,
+            (None, Some(_)) => "unknown",
+            (None, None) => bail!("which lease? Give --name, or --deployment or --statefulset"),
+        };
+        let Some(mut cluster) = Cluster::find(self.options(lease), timings, report).await else {
+            return Ok(());
+        };
+        let workload = match owner {
+            Some((resource, name)) => self.workload(&cluster, resource, name, report).await,
+            None => own_pod(&cluster).await,
+        };
+        if named.is_none() {
+            let Some(lease) = workload.as_ref().and_then(Workload::lease) else {
+                let advice = "Give --name, or set SOLOIST_NAME in its container";
+                let reason = "the workload does not say which lease it competes for";
+                report.add(
+                    "lease",
+                    "its name is known",
+                    Verdict::bad(reason, advice, read::CLUSTER),
+                );
+                return Ok(());
+            };
+            cluster
+                .rename(self.options(&lease))
+                .await
+                .context("the lease's name")?;
+        }
+        let whose = match (&self.user, owner, &workload) {
+            (Some(user), _, _) => Whose::User(user.clone()),
+            (None, Some(_), Some(workload)) => Whose::User(format!(
+                "system:serviceaccount:{}:{}",
+                cluster.namespace(),
+                workload.service_account()
+            )),
+            (None, _, _) => Whose::Ours,
+        };
+        rights::check(&cluster, &whose, report).await;
+        lease::check(&cluster, timings, self.wait, report).await;
+        if let Some(workload) = workload {
+            workload.check(&cluster, report).await;
+        }
+        Ok(())
+    }
+
+    fn options(&self, lease: &str) -> Options {
+        let mut options = Options::lease(lease);
+        if let Some(namespace) = &self.namespace {
+            options = options.namespace(namespace);
+        }
+        if let Some(kubeconfig) = &self.kubeconfig {
+            options = options.kubeconfig(kubeconfig);
+        }
+        if let Some(context) = &self.context {
+            options = options.context(context);
+        }
+        options
+    }
+
+    async fn workload(
+        &self,
+        cluster: &Cluster,
+        resource: &str,
+        name: &str,
+        report: &mut Report,
+    ) -> Option<Workload> {
+        let namespace = cluster.namespace();
+        let found = cluster
+            .get(&format!(
+                "/apis/apps/v1/namespaces/{namespace}/{resource}/{name}"
+            ))
+            .await;
+        match found {
+            Ok(object) => Some(Workload::of_owner(object)),
+            Err(failure) => {
+                let reason = format!("{resource} {namespace}/{name}: {failure}");
+                let advice = "Is it the right name, and the right namespace (--namespace)?";
+                report.add(
+                    "Pod",
+                    "it is described",
+                    Verdict::bad(reason, advice, read::CLUSTER),
+                );
+                None
+            }
+        }
+    }
+}
+
+/// The Pod that we are in, if we may look at it.
+async fn own_pod(cluster: &Cluster) -> Option<Workload> {
+    let name = std::env::var("POD_NAME").ok()?;
+    let namespace = cluster.namespace();
+    let pod = cluster
+        .get(&format!("/api/v1/namespaces/{namespace}/pods/{name}"))
+        .await
+        .ok()?;
+    (text(&pod, "/kind") == "Pod").then(|| Workload::of_pod(&pod))
+}

@@ -1,0 +1,149 @@
+//! Rights, by verb and resource.
+
+use serde_json::{Value, json};
+
+use super::cluster::{Cluster, text};
+use super::report::{Report, Verdict, read};
+
+const GROUP: &str = "rights";
+
+/// Whose rights.
+#[derive(Clone, Debug)]
+pub(super) enum Whose {
+    Ours,
+    User(String),
+}
+
+/// Checks what an election needs, and whether the API server would take a lease.
+pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report) {
+    let user = match whose {
+        Whose::Ours => &cluster.user,
+        Whose::User(user) => user,
+    };
+    for verb in ["create", "get", "list", "watch", "update"] {
+        let name = (verb != "create").then(|| cluster.lease());
+        let what = match name {
+            None => format!("{user} may {verb} leases"),
+            Some(name) => format!("{user} may {verb} the lease {name}"),
+        };
+        report.add(GROUP, what, may(cluster, whose, user, verb, name).await);
+    }
+    if let Whose::Ours = whose {
+        report.add(
+            GROUP,
+            "the namespace takes a lease (dry run)",
+            takes_lease(cluster).await,
+        );
+    }
+}
+
+async fn may(
+    cluster: &Cluster,
+    whose: &Whose,
+    user: &str,
+    verb: &str,
+    name: Option<&str>,
+) -> Verdict {
+    let namespace = cluster.namespace();
+    let mut attributes = json!({
+        "namespace": namespace, "verb": verb, "group": "coordination.k8s.io", "resource": "leases",
+    });
+    if let Some(name) = name {
+        attributes["name"] = json!(name);
+    }
+    let (kind, spec) = match whose {
+        Whose::Ours => (
+            "SelfSubjectAccessReview",
+            json!({"resourceAttributes": attributes}),
+        ),
+        Whose::User(user) => (
+            "SubjectAccessReview",
+            json!({"resourceAttributes": attributes, "user": user, "groups": groups(user)}),
+        ),
+    };
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
+    let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
+    let answer = match cluster.post(&path, &review).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            return Verdict::Unknown(format!("{} may not ask: {failure}", cluster.user));
+        }
+    };
+    if answer.pointer("/status/allowed") == Some(&Value::Bool(true)) {
+        return Verdict::good("");
+    }
+    let because = match text(&answer, "/status/reason") {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    Verdict::bad(
+        format!(
+            "{user} may not \"{verb}\" leases (coordination.k8s.io) in the namespace {namespace}{because}"
+        ),
+        format!(
+            "Add this rule to a Role in the namespace {namespace} that is bound to {user}:\n{}",
+            rule(verb, name)
+        ),
+        read::RIGHTS,
+    )
+}
+
+fn rule(verb: &str, name: Option<&str>) -> String {
+    let names = name.map_or(String::new(), |name| {
+        format!("  resourceNames: [{name:?}]\n")
+    });
+    format!(
+        "- apiGroups: [\"coordination.k8s.io\"]\n  resources: [\"leases\"]\n{names}  verbs: [\"{verb}\"]"
+    )
+}
+
+/// What the API server would add to a service account by itself.
+fn groups(user: &str) -> Vec<String> {
+    let mut groups = vec!["system:authenticated".to_owned()];
+    let account = user.strip_prefix("system:serviceaccount:");
+    if let Some((namespace, _)) = account.and_then(|account| account.split_once(':')) {
+        groups.push("system:serviceaccounts".to_owned());
+        groups.push(format!("system:serviceaccounts:{namespace}"));
+    }
+    groups
+}
+
+/// Whether the namespace is there, and no quota, policy or webhook is in the way.
+async fn takes_lease(cluster: &Cluster) -> Verdict {
+    let namespace = cluster.namespace();
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases?dryRun=All");
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"generateName": "soloist-doctor-", "namespace": namespace},
+    });
+    match cluster.post(&path, &lease).await {
+        Ok(_) => Verdict::good(namespace),
+        Err(failure) if failure.is(404) => Verdict::bad(
+            format!("there is no namespace {namespace}: {failure}"),
+            format!(
+                "Create it (kubectl create namespace {namespace}), or choose another one: --namespace, SOLOIST_NAMESPACE"
+            ),
+            read::CLUSTER,
+        ),
+        Err(failure) if failure.to_string().contains("is forbidden: User") => {
+            Verdict::Unknown("the right to create one is missing, see above".into())
+        }
+        Err(failure) => Verdict::bad(
+            failure.to_string(),
+            "No right is missing: a quota, an admission policy or a webhook is in the way; the message says which",
+            read::TROUBLES,
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_account_is_in_the_groups_that_the_server_gives_it() {
+        let groups = groups("system:serviceaccount:shop:feed");
+        assert!(groups.contains(&"system:serviceaccounts:shop".to_owned()));
+        assert_eq!(super::groups("ada"), ["system:authenticated"]);
+    }
+}

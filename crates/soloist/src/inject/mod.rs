@@ -1,0 +1,125 @@
+//! `soloist inject`: somebody's Deployment or StatefulSet, with soloist in front of its command.
+
+mod edit;
+mod tree;
+mod workload;
+
+use std::io::{self, Read};
+
+use anyhow::{Context, bail, ensure};
+use clap::Args;
+
+use crate::cli::PodFlags;
+use crate::delivery::DeliveryArgs;
+use crate::manifests::Rights;
+use edit::Edits;
+use workload::Workload;
+
+/// Durations are written as 15s, 750ms or 1m30s.
+#[derive(Debug, Args)]
+pub(crate) struct InjectArgs {
+    /// The lease's name [default: the Deployment's or StatefulSet's]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// The namespace, if the objects do not say it
+    #[arg(long)]
+    pub(crate) namespace: Option<String>,
+    /// The container that runs the program [default: the only one]
+    #[arg(long)]
+    pub(crate) container: Option<String>,
+    /// Print no ServiceAccount, Role and RoleBinding: the rights are there already
+    #[arg(long)]
+    pub(crate) no_rights: bool,
+    /// Keep the container's probes, although they ask the program, which does not run on standbys
+    #[arg(long)]
+    pub(crate) keep_probes: bool,
+    /// The image's ENTRYPOINT, and its CMD if the container has no args; needed if the container has no command
+    #[arg(last = true, value_name = "ENTRYPOINT")]
+    pub(crate) entrypoint: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(crate) run: PodFlags,
+}
+
+/// The new text, and what its owner should know.
+#[derive(Debug)]
+pub(crate) struct Injected {
+    pub(crate) text: String,
+    pub(crate) notes: Vec<String>,
+}
+
+impl InjectArgs {
+    /// Reads standard input.
+    pub(crate) fn inject_stdin(&self) -> anyhow::Result<Injected> {
+        let mut text = String::new();
+        io::stdin()
+            .read_to_string(&mut text)
+            .context("standard input")?;
+        self.inject(&text)
+    }
+
+    fn inject(&self, text: &str) -> anyhow::Result<Injected> {
+        let mut text = text.to_owned();
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        let documents = tree::parse(&text)?;
+        let workloads: Vec<Workload<'_>> = documents.iter().filter_map(Workload::of).collect();
+        ensure!(
+            !workloads.is_empty(),
+            "there is no Deployment and no StatefulSet in standard input"
+        );
+        ensure!(
+            self.name.is_none() || workloads.len() == 1,
+            "--name is one lease, and these are {} workloads, which must not share one: inject them one by one",
+            workloads.len()
+        );
+        let mut edits = Edits::new(&text);
+        let (mut notes, mut rights) = (Vec::new(), Vec::new());
+        for workload in &workloads {
+            let what = workload.in_words();
+            let needed = workload
+                .inject(self, &mut edits, &mut notes)
+                .with_context(|| what.clone())?;
+            match needed {
+                None => notes.push(format!("{what} has soloist already and is left as it is")),
+                Some(needed) if !self.no_rights => rights.push(needed),
+                Some(_) => {}
+            }
+        }
+        let mut new = edits.apply();
+        // A change that the text's form did not allow for must not reach a cluster.
+        tree::parse(&new).context(
+            "the result would be no YAML; the input has a form that cannot be changed in place",
+        )?;
+        for rights in rights {
+            new += "---\n";
+            new += &rights.to_string();
+        }
+        Ok(Injected { text: new, notes })
+    }
+}
+
+/// Which account has to get which rights.
+fn rights(workload: &Workload<'_>, args: &InjectArgs, lease: &str) -> anyhow::Result<Rights> {
+    let Some(namespace) = workload.namespace().or(args.namespace.as_deref()) else {
+        bail!(
+            "it does not say its namespace, and a RoleBinding must: give --namespace, or --no-rights"
+        );
+    };
+    let account = workload.service_account();
+    Ok(Rights {
+        app: workload.name().to_owned(),
+        namespace: namespace.to_owned(),
+        lease: lease.to_owned(),
+        account: account.unwrap_or(workload.name()).to_owned(),
+        role: format!("{}-soloist", workload.name()),
+        role_binding: format!("{}-soloist", workload.name()),
+        with_account: account.is_none(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The rights of one program: its account, the least Role, and what binds them.
+
+use std::fmt;
+
+use super::yaml::{indented, list, string};
+
+/// Whose rights, on which lease.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rights {
+    /// The program's name, for the label.
+    pub(crate) app: String,
+    pub(crate) namespace: String,
+    pub(crate) lease: String,
+    pub(crate) account: String,
+    pub(crate) role: String,
+    pub(crate) role_binding: String,
+    /// Whether the account is made, too.
+    pub(crate) with_account: bool,
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.with_account {
+            let metadata = self.metadata(&self.account);
+            write!(
+                f,
+                "apiVersion: v1
+kind: ServiceAccount
+{metadata}# Only the Pods that need the token ask for it.
+automountServiceAccountToken: false
+---
+"
+            )?;
+        }
+        let Self {
+            namespace,
+            account,
+            role,
+            ..
+        } = self;
+        let lease = list(&[&self.lease]);
+        let of_role = self.metadata(role);
+        let of_binding = self.metadata(&self.role_binding);
+        write!(
+            f,
+            r#"apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+{of_role}rules:
+# "create" cannot be limited to a name: there is no object yet whose name could be looked at.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: {lease}
+  verbs: [get, list, watch, update]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+{of_binding}roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {role}
+subjects:
+- kind: ServiceAccount
+  name: {account}
+  namespace: {namespace}
+"#
+        )
+    }
+}
+
+impl Rights {
+    fn metadata(&self, name: &str) -> String {
+        metadata(&self.app, &self.namespace, name)
+    }
+}
+
+pub(super) fn metadata(app: &str, namespace: &str, name: &str) -> String {
+    let labels = indented(&labels(app), 4);
+    format!("metadata:\n  name: {name}\n  namespace: {namespace}\n  labels:\n{labels}")
+}
+
+pub(super) fn labels(app: &str) -> String {
+    format!("app.kubernetes.io/name: {}\n", string(app))
+}

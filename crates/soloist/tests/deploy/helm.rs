@@ -1,0 +1,148 @@
+//! The chart gives what the program prints, and refuses what would not work.
+
+use std::process::{Command, Output};
+
+use crate::printed::{folder, manifests, objects};
+use crate::tools;
+
+/// `None` where there is no Helm.
+fn helm(arguments: &[&str]) -> Option<Output> {
+    let program = tools::find("helm", "the Helm chart")?;
+    let run = Command::new(program)
+        .args(arguments)
+        .current_dir(folder().join("helm"))
+        .output();
+    Some(run.unwrap())
+}
+
+/// What `helm template feed --namespace shop` gives with these values. `None` where there is no Helm.
+pub(crate) fn template(values: &[&str]) -> Option<String> {
+    let mut arguments = vec![
+        "template",
+        "feed",
+        "soloist",
+        "--namespace",
+        "shop",
+        "--kube-version",
+        "1.36.0",
+        "--skip-tests",
+    ];
+    for value in values {
+        arguments.extend(["--set-json", value]);
+    }
+    let output = helm(&arguments)?;
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{values:?}: {complaint}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+const PROGRAM: [&str; 2] = [r#"image="feed:1""#, r#"command=["/feed","a b"]"#];
+
+#[test]
+fn the_chart_gives_what_the_program_prints() {
+    for (values, flags) in [
+        (&[][..], &[][..]),
+        (&[r#"preset="low-load""#], &["--preset", "low-load"]),
+        (
+            &[
+                r#"soloist={"delivery":"init-container","image":"s:2"}"#,
+                r#"writable=["/tmp","/var/x"]"#,
+            ],
+            &[
+                "--delivery",
+                "init-container",
+                "--soloist-image",
+                "s:2",
+                "--writable",
+                "/tmp",
+                "--writable",
+                "/var/x",
+            ],
+        ),
+        (
+            &[
+                r#"soloist={"delivery":"in-image","path":"/bin/soloist"}"#,
+                r#"replicas=5"#,
+            ],
+            &[
+                "--delivery",
+                "in-image",
+                "--soloist-path",
+                "/bin/soloist",
+                "--replicas",
+                "5",
+            ],
+        ),
+        (
+            &[
+                "gracePeriodSeconds=60",
+                "prestopSeconds=5",
+                "flowSchema=true",
+                r#"lease="l""#,
+                r#"serviceAccount="s""#,
+            ],
+            &[
+                "--grace-period",
+                "60s",
+                "--prestop",
+                "5s",
+                "--flow-schema",
+                "--lease",
+                "l",
+                "--service-account",
+                "s",
+            ],
+        ),
+    ] {
+        let Some(given) = template(&[&PROGRAM, values].concat()) else {
+            return;
+        };
+        let named = [
+            "--name",
+            "feed",
+            "--namespace",
+            "shop",
+            "--no-namespace",
+            "--image",
+            "feed:1",
+        ];
+        let printed = manifests(&[&named, flags].concat(), &["/feed", "a b"]);
+        assert_eq!(objects(&given), objects(&printed), "{values:?}");
+    }
+}
+
+#[test]
+fn what_the_schema_does_not_allow_is_refused_by_name() {
+    for (value, named) in [
+        (r#"image="""#, "image"),
+        ("command=[]", "command"),
+        ("replicas=0", "replicas"),
+        (r#"preset="fast""#, "preset"),
+        (r#"soloist={"delivery":"mail"}"#, "delivery"),
+        ("replica=3", "replica"),
+    ] {
+        let mut arguments = vec!["template", "feed", "soloist"];
+        for value in PROGRAM.iter().copied().chain([value]) {
+            arguments.extend(["--set-json", value]);
+        }
+        let Some(output) = helm(&arguments) else {
+            return;
+        };
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{value} was allowed");
+        assert!(complaint.contains(named), "{value}: {complaint}");
+    }
+}
+
+#[test]
+fn helm_itself_finds_nothing_to_complain_about() {
+    let mut arguments = vec!["lint", "soloist", "--strict"];
+    for value in PROGRAM {
+        arguments.extend(["--set-json", value]);
+    }
+    let Some(output) = helm(&arguments) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+}

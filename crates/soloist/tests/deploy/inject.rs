@@ -1,0 +1,133 @@
+//! What `soloist inject` gives back is as the API server wants it, and differs from what it got by what it should.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::cluster::{apply, plane};
+use crate::printed::objects;
+
+fn inject(flags: &[&str], text: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_soloist"))
+        .arg("inject")
+        .args(flags)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(text.as_bytes()).unwrap();
+    drop(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// Somebody's file: a namespace and a workload, hardened as its owner thought right.
+fn somebodys(kind: &str, namespace: &str) -> String {
+    let service = match kind {
+        "StatefulSet" => "\n  serviceName: feed",
+        _ => "",
+    };
+    format!(
+        r#"# What the shop runs.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: {namespace}
+  labels: {{pod-security.kubernetes.io/enforce: restricted}}
+---
+apiVersion: apps/v1
+kind: {kind}
+metadata:
+  name: feed
+  namespace: {namespace}
+spec:
+  replicas: 3{service}
+  selector:
+    matchLabels: &labels {{app: feed}}
+  template:
+    metadata:
+      labels: *labels
+    spec:
+      securityContext: {{runAsNonRoot: true, runAsUser: 1000, seccompProfile: {{type: RuntimeDefault}}}}
+      containers:
+      - name: feed
+        image: busybox
+        # As it was before.
+        command: [sh, -c, "sleep 1000"]
+        securityContext:
+          allowPrivilegeEscalation: false
+          capabilities: {{drop: [ALL]}}
+"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_injected_is_accepted_strictly_and_under_the_restricted_standard() {
+    let Some(plane) = plane().await else { return };
+    for kind in ["Deployment", "StatefulSet"] {
+        for delivery in ["image-volume", "init-container", "in-image"] {
+            let namespace = format!("injected-{}-{delivery}", kind.to_lowercase());
+            let text = somebodys(kind, &namespace);
+            let output = inject(&["--delivery", delivery], &text);
+            let complaint = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{complaint}");
+            apply(plane, &String::from_utf8(output.stdout).unwrap()).await;
+        }
+    }
+}
+
+#[test]
+fn nothing_else_of_the_workload_is_changed() {
+    let text = somebodys("Deployment", "shop");
+    let output = inject(&["--delivery", "in-image"], &text);
+    let new = String::from_utf8(output.stdout).unwrap();
+    assert!(new.contains("        # As it was before.\n"), "{new}");
+    let (before, mut after) = (objects(&text), objects(&new));
+    for added in ["ServiceAccount", "Role", "RoleBinding"] {
+        assert!(after.remove(added).is_some(), "{added}");
+    }
+    let deployment = after.get_mut("Deployment").unwrap();
+    let pod = deployment["spec"]["template"]["spec"]
+        .as_object_mut()
+        .unwrap();
+    assert_eq!(pod.remove("serviceAccountName"), Some(json!("feed")));
+    assert_eq!(
+        pod.remove("automountServiceAccountToken"),
+        Some(json!(true))
+    );
+    let container = pod["containers"][0].as_object_mut().unwrap();
+    let variables = container.remove("env").unwrap();
+    let names: Vec<&str> = variables
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|variable| variable["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "POD_NAME",
+            "POD_NAMESPACE",
+            "POD_UID",
+            "SOLOIST_GRACE_PERIOD",
+            "SOLOIST_NAME"
+        ]
+    );
+    let command: &mut Vec<Value> = container["command"].as_array_mut().unwrap();
+    let ours: Vec<Value> = command.drain(..3).collect();
+    assert_eq!(ours, ["/soloist", "run", "--"]);
+    assert_eq!(after, before);
+}
+
+#[test]
+fn what_cannot_be_known_is_asked_for_and_nothing_is_printed() {
+    let text =
+        somebodys("Deployment", "shop").replace("        command: [sh, -c, \"sleep 1000\"]\n", "");
+    let output = inject(&[], &text);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(complaint.contains("Deployment feed: its container has no command, so the ENTRYPOINT of the image busybox runs"), "{complaint}");
+}

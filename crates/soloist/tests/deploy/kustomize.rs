@@ -1,0 +1,55 @@
+//! The overlays say what the program says with the same names.
+
+use std::process::Command;
+
+use crate::printed::{folder, manifests, my_program, objects};
+use crate::tools;
+
+/// What `kubectl kustomize` makes of a folder; `None` where there is no kubectl.
+pub(crate) fn built(overlay: &str) -> Option<String> {
+    let output = Command::new(tools::find("kubectl", "the kustomize overlays")?)
+        .arg("kustomize")
+        .arg(folder().join("kustomize").join(overlay))
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{overlay}: {complaint}");
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn each_presets_overlay_is_what_the_program_prints() {
+    for preset in ["standard", "high-availability", "low-load"] {
+        let Some(built) = built(&format!("overlays/{preset}")) else {
+            return;
+        };
+        let printed = my_program(&["--preset", preset]);
+        assert_eq!(objects(&built), objects(&printed), "{preset}");
+    }
+}
+
+#[test]
+fn the_guides_overlay_has_the_guides_names_and_is_otherwise_the_same() {
+    let Some(built) = built("overlays/guides") else {
+        return;
+    };
+    let flags = [
+        "--name",
+        "leader-election",
+        "--namespace",
+        "leader-election-demo",
+        "--lease",
+        "leader-election-lease",
+        "--service-account",
+        "leader-election-sa",
+        "--role",
+        "leader-election-role",
+        "--role-binding",
+        "leader-election-rolebinding",
+    ];
+    let mut printed = objects(&manifests(&flags, &["/my-program"]));
+    let labels =
+        &mut printed.get_mut("Deployment").unwrap()["spec"]["template"]["metadata"]["labels"];
+    labels["app"] = "leader-election".into();
+    assert_eq!(objects(&built), printed);
+}

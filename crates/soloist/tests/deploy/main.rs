@@ -1,0 +1,12 @@
+//! `soloist manifests`, and the files under `deploy/` that say the same.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod chart;
+mod cluster;
+mod generated;
+mod helm;
+mod inject;
+mod kustomize;
+mod printed;
+mod tools;

@@ -1,0 +1,183 @@
+//! The lease and its holder.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::patient::{Findings, LEASE, Patient};
+
+const LONG_AGO: &str = "2020-01-01T00:00:00.000000Z";
+
+/// Examines a lease that is renewed meanwhile, each time with the next of these specs.
+async fn examine_while_renewed(patient: Arc<Patient>, specs: Vec<Value>) -> Findings {
+    let done = Arc::new(AtomicBool::new(false));
+    let renewing = {
+        let (patient, done) = (Arc::clone(&patient), Arc::clone(&done));
+        tokio::spawn(async move {
+            let mut number = 0;
+            while !done.load(Ordering::Relaxed) {
+                number += 1;
+                let mut spec = specs[number % specs.len()].clone();
+                spec["renewTime"] = json!(format!("2020-01-01T00:00:{:02}.000000Z", number % 60));
+                patient.patch_lease(spec).await;
+                sleep(Duration::from_millis(100)).await;
+            }
+        })
+    };
+    let found = tokio::task::spawn_blocking(move || patient.examine_as_admin(&[]))
+        .await
+        .unwrap();
+    done.store(true, Ordering::Relaxed);
+    renewing.await.unwrap();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_whose_holder_is_gone_and_that_nobody_takes_over_is_told() {
+    let Some(patient) = Patient::new("gone").await else {
+        return;
+    };
+    let spec = json!({"holderIdentity": "ghost", "leaseDurationSeconds": 2, "leaseTransitions": 1, "acquireTime": LONG_AGO, "renewTime": LONG_AGO});
+    patient.foreign_lease(spec).await;
+    let found = patient.examine_as_admin(&[]);
+    assert_eq!(found.code, 1);
+    found.assert_says("✓ it is held", &["by ghost, term 1"]);
+    found.assert_says(
+        "× it is renewed",
+        &["ghost has not renewed it within 2 s", "start replicas"],
+    );
+    found.assert_says(
+        "‼ its holder is there",
+        &["there is no Pod ghost", "POD_NAME"],
+    );
+    found.assert_says(
+        "‼ nobody else writes it",
+        &["its spec was also written by: somebody"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_nobody_has_is_a_warning_and_a_failure_for_who_waits() {
+    let Some(patient) = Patient::new("nobody").await else {
+        return;
+    };
+    let found = patient.examine_as_admin(&[]);
+    assert_eq!(found.code, 0, "{}", found.text);
+    found.assert_says(
+        "‼ it is held",
+        &[
+            "there is no lease demo, or nobody holds it",
+            "Is a replica running?",
+        ],
+    );
+    let found = patient.examine_as_admin(&["--wait", "1s"]);
+    assert_eq!(found.code, 1);
+    found.assert_says("× it is held", &["after 1s"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_changes_again_and_again_is_told_with_what_to_look_for() {
+    let Some(patient) = Patient::new("flaps").await else {
+        return;
+    };
+    let spec = json!({"holderIdentity": "a", "leaseDurationSeconds": 15, "leaseTransitions": 500});
+    patient.foreign_lease(spec).await;
+    let specs = ["a", "b"].map(|holder| json!({"holderIdentity": holder}));
+    let found = examine_while_renewed(Arc::new(patient), specs.to_vec()).await;
+    found.assert_says(
+        "‼ the leader seldom changes",
+        &[
+            "500 times in",
+            "RenewDeadline",
+            "--preset low-load",
+            "Taken",
+        ],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_long_explains_a_slow_failover() {
+    let Some(patient) = Patient::new("long").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 60}))
+        .await;
+    let found = examine_while_renewed(Arc::new(patient), vec![json!({})]).await;
+    assert_eq!(found.code, 0, "{}", found.text);
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["up to 60 s", "high-availability"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clocks_that_differ_are_information_and_nothing_else() {
+    let Some(patient) = Patient::new("clock").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 15}))
+        .await;
+    let found = examine_while_renewed(Arc::new(patient), vec![json!({})]).await;
+    assert_eq!(found.code, 0, "{}", found.text);
+    found.assert_says(
+        "✓ its times beside this clock",
+        &[
+            "the holder's clock is",
+            "behind this one",
+            "no decision reads it",
+        ],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_of_one_name_are_told() {
+    let Some(patient) = Patient::new("twins").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "twin", "leaseDurationSeconds": 15}))
+        .await;
+    let signed = |instance: &str| {
+        let signature = format!(
+            "v1 instance={instance} term=0 lease=15 write=1 base=1 released=no holder=twin"
+        );
+        json!({"metadata": {"annotations": {"soloist.dev/signature": signature}}})
+    };
+    let place = format!("apis/coordination.k8s.io/v1//leases/{LEASE}");
+    let patient = Arc::new(patient);
+    patient
+        .patch(&place, &signed("0123456789abcdef0123456789abcdef"))
+        .await;
+    let other = {
+        let (patient, place) = (Arc::clone(&patient), place.clone());
+        let next = signed("ffffffffffffffffffffffffffffffff");
+        tokio::spawn(async move {
+            // After the doctor's first look, which is in the API server's log.
+            let namespace = patient.namespace.clone();
+            let seen = |requests: &[testbed::Request]| {
+                requests
+                    .iter()
+                    .any(|r| r.verb == "get" && r.namespace == namespace && r.name == LEASE)
+            };
+            patient
+                .plane
+                .wait_for_requests(Duration::from_secs(30), seen)
+                .await
+                .unwrap();
+            patient.patch(&place, &next).await;
+        })
+    };
+    let found = tokio::task::spawn_blocking(move || patient.examine_as_admin(&[]))
+        .await
+        .unwrap();
+    other.await.unwrap();
+    found.assert_says(
+        "‼ its holder's name is used once",
+        &["two processes called twin"],
+    );
+}
