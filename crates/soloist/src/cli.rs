@@ -63,6 +63,11 @@ pub(crate) enum Command {
     /// good; 4 --wait ran out; 5 with --once, we were told to stop before the program ran; 6 an internal error; 126 the program
     /// cannot be run; 127 it cannot be found; with --once the program's own (128 and the signal, if one ended it).
     Run(RunArgs),
+    /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
+    Install {
+        /// Where to
+        path: PathBuf,
+    },
 }
 
 /// Durations are written as 15s, 750ms or 1m30s.

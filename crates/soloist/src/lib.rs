@@ -6,6 +6,7 @@ mod cli;
 mod command;
 pub mod duration;
 mod health;
+mod install;
 mod logging;
 mod notices;
 mod notify;
@@ -20,6 +21,7 @@ mod trees;
 use std::fmt::Display;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -30,6 +32,9 @@ use tracing::error;
 
 use crate::cli::{Cli, Command};
 use crate::settings::Settings;
+
+/// What was asked for could not be done.
+const FAILED: u8 = 1;
 
 /// The configuration is bad; clap uses the same.
 const BAD_CONFIGURATION: u8 = 2;
@@ -49,7 +54,10 @@ pub fn main() -> ExitCode {
     let held = hold_signals();
     // It holds credentials, and its child may be the same user. Should the kernel not want to, all else works.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let Command::Run(args) = Cli::read().command;
+    let args = match Cli::read().command {
+        Command::Run(args) => args,
+        Command::Install { path } => return install(&path),
+    };
     let settings = match Settings::try_from(args) {
         Ok(settings) => settings,
         Err(error) => return complain(BAD_CONFIGURATION, format_args!("{error:#}")),
@@ -65,6 +73,16 @@ pub fn main() -> ExitCode {
         }
     };
     ExitCode::from(execute(settings, held))
+}
+
+fn install(path: &Path) -> ExitCode {
+    match install::install(path) {
+        Ok(target) => {
+            let _ = writeln!(std::io::stdout(), "{}", target.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => complain(FAILED, format_args!("{error:#}")),
+    }
 }
 
 /// There is no log yet.
