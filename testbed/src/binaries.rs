@@ -59,6 +59,15 @@ const HELM: Module = Module {
     ],
 };
 
+const KUBECTL: Module = Module {
+    name: "kubectl",
+    files: &[
+        ("go.mod", include_str!("../kubectl/go.mod")),
+        ("go.sum", include_str!("../kubectl/go.sum")),
+        ("main.go", include_str!("../kubectl/main.go")),
+    ],
+};
+
 const PAUSE: Module = Module {
     name: "pause",
     files: &[
@@ -131,31 +140,30 @@ impl Kind {
             Self::Peer => &PEER,
             Self::Helm => &HELM,
             Self::Pause => &PAUSE,
+            Self::Kubectl => &KUBECTL,
             Self::Apiserver
             | Self::ControllerManager
             | Self::Scheduler
             | Self::Kubelet
-            | Self::KubeProxy
-            | Self::Kubectl => &KUBERNETES,
+            | Self::KubeProxy => &KUBERNETES,
         }
     }
 
     pub(crate) fn package(self) -> String {
         match self {
-            Self::Peer | Self::Pause => ".".to_owned(),
+            Self::Peer | Self::Pause | Self::Kubectl => ".".to_owned(),
             Self::Helm => "helm.sh/helm/v4/cmd/helm".to_owned(),
             Self::Apiserver
             | Self::ControllerManager
             | Self::Scheduler
             | Self::Kubelet
-            | Self::KubeProxy
-            | Self::Kubectl => format!("k8s.io/kubernetes/cmd/{}", self.name()),
+            | Self::KubeProxy => format!("k8s.io/kubernetes/cmd/{}", self.name()),
         }
     }
 
     pub(crate) fn ldflags(self) -> String {
         let stripped = "-s -w".to_owned();
-        if self.module().name != KUBERNETES.name {
+        if matches!(self, Self::Peer | Self::Pause | Self::Helm) {
             return stripped;
         }
         let version = kubernetes_version();

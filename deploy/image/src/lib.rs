@@ -5,9 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod format;
+mod program;
 mod tar;
 
 pub use format::{Blob, Layout};
+pub use program::build_static;
 
 use tar::Tar;
 

@@ -12,7 +12,6 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 use image::{File, Image};
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Nobody's, as images without a shell have it.
 const USER: u32 = 65532;
 
@@ -42,7 +41,7 @@ fn main() -> anyhow::Result<()> {
         .context("no checkout above this crate")?;
     let program = match arguments.program {
         Some(program) => program,
-        None => build(checkout)?,
+        None => image::build_static(checkout)?.join("soloist"),
     };
     let content =
         fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
@@ -93,38 +92,6 @@ fn main() -> anyhow::Result<()> {
     println!("{} ({:.1} MB)", archive.display(), bytes.len() as f64 / 1e6);
     println!("{}", layout.display());
     Ok(())
-}
-
-/// Paths of this machine are no part of the program.
-fn build(checkout: &Path) -> anyhow::Result<PathBuf> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let home = home.context("neither CARGO_HOME nor HOME is set")?;
-    let flags = format!(
-        "-C target-feature=+crt-static --remap-path-prefix={}=/soloist --remap-path-prefix={}=/cargo",
-        checkout.display(),
-        home.display()
-    );
-    let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--locked",
-            "--release",
-            "--target",
-            TARGET,
-            "-p",
-            "soloist",
-            "--bins",
-        ])
-        .current_dir(checkout)
-        .env("RUSTFLAGS", flags)
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(status.success(), "cargo did not build soloist ({status})");
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout.join("target"), PathBuf::from);
-    Ok(target.join(TARGET).join("release/soloist"))
 }
 
 fn git(checkout: &Path, format: &str) -> anyhow::Result<String> {
