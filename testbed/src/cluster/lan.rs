@@ -92,7 +92,10 @@ impl Lan {
         self.ip(&[
             "link", "add", &port, "type", "veth", "peer", "name", "eth0", "netns", &pid,
         ])?;
-        self.ip(&["link", "set", &port, "master", "lan", "up"])
+        self.ip(&["link", "set", &port, "master", "lan", "up"])?;
+        let pods = format!("{}.0/24", pod_network(number));
+        let node = address(number).to_string();
+        self.ip(&["route", "add", &pods, "via", &node])
     }
 
     /// Pulls the plug, or puts it back.
