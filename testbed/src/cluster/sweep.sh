@@ -7,7 +7,7 @@ prefix=$2
 groups() {
   grep -E ' - cgroup2? ' /proc/self/mountinfo | cut -d' ' -f5 | while read -r root; do
     for group in "$root/$prefix"*; do
-      [ -d "$group" ] && echo "$group"
+      if [ -d "$group" ]; then echo "$group"; fi
     done
   done
 }
@@ -19,8 +19,8 @@ groups | while read -r group; do
 done
 
 tries=0
-while left=$(groups) && [ -n "$left" ] && [ "$tries" -lt 500 ]; do
-  echo "$left" | while read -r group; do
+while [ -n "$(groups)" ] && [ "$tries" -lt 500 ]; do
+  groups | while read -r group; do
     find "$group" -name cgroup.procs -exec cat {} + | sort -u | while read -r pid; do
       kill -KILL "$pid"
     done
