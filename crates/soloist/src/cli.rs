@@ -62,7 +62,7 @@ pub(crate) enum Command {
     /// Exit codes: 0 clean; 1 the child had to be killed; 2 bad configuration; 3 the lease store refused us for
     /// good; 4 --wait ran out; 5 with --once, we were told to stop before the program ran; 6 an internal error; 126 the program
     /// cannot be run; 127 it cannot be found; with --once the program's own (128 and the signal, if one ended it).
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
     Install {
         /// Where to

@@ -55,7 +55,7 @@ pub fn main() -> ExitCode {
     // It holds credentials, and its child may be the same user. Should the kernel not want to, all else works.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let args = match Cli::read().command {
-        Command::Run(args) => args,
+        Command::Run(args) => *args,
         Command::Install { path } => return install(&path),
     };
     let settings = match Settings::try_from(args) {

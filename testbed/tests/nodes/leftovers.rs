@@ -8,8 +8,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use rustix::process::Signal;
 use serde_json::Value;
-use testbed::{programs::wait_for, skip_nodes};
+use testbed::{
+    programs::{send, wait_for},
+    skip_nodes,
+};
 
 use crate::{PATIENCE, SUITE};
 
@@ -89,6 +93,17 @@ fn leaves_nothing_behind(name: &str, before_the_kill: impl FnOnce(&Path)) {
     owner.0.wait().unwrap();
     let gone = || traces(&folder).is_empty().then_some(());
     wait_for("the end of all that the owner started", PATIENCE, gone);
+}
+
+#[test]
+fn an_owner_that_is_asked_to_end_has_removed_everything_when_it_ends() {
+    if skip_nodes(SUITE) {
+        return;
+    }
+    let (mut owner, folder) = start(&format!("ended-{}", std::process::id()));
+    send(owner.0.id(), Signal::TERM);
+    assert!(owner.0.wait().unwrap().success());
+    assert_eq!(traces(&folder), Vec::<String>::new());
 }
 
 #[test]
