@@ -146,8 +146,8 @@ pub(crate) async fn serve(
 
 /// What is served.
 enum Running {
-    Plane(ControlPlane),
-    Cluster(Cluster),
+    Plane(Box<ControlPlane>),
+    Cluster(Box<Cluster>),
 }
 
 impl Running {
@@ -157,14 +157,16 @@ impl Running {
             ..Options::default()
         };
         if nodes == 0 {
-            return ControlPlane::start_with(plane).await.map(Self::Plane);
+            let plane = ControlPlane::start_with(plane).await?;
+            return Ok(Self::Plane(Box::new(plane)));
         }
         let options = ClusterOptions {
             nodes,
             plane,
             ..ClusterOptions::default()
         };
-        Cluster::start_with(options).await.map(Self::Cluster)
+        let cluster = Cluster::start_with(options).await?;
+        Ok(Self::Cluster(Box::new(cluster)))
     }
 
     fn plane(&self) -> &ControlPlane {
