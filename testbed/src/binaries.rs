@@ -17,6 +17,12 @@ pub enum Kind {
     Kubelet,
     /// kube-proxy.
     KubeProxy,
+    /// kubectl.
+    Kubectl,
+    /// helm.
+    Helm,
+    /// The first process of a Pod's sandbox, in `pause/`.
+    Pause,
     /// The client-go leader election program in `peer/`.
     Peer,
 }
@@ -45,6 +51,31 @@ const PEER: Module = Module {
     ],
 };
 
+const HELM: Module = Module {
+    name: "helm",
+    files: &[
+        ("go.mod", include_str!("../helm/go.mod")),
+        ("go.sum", include_str!("../helm/go.sum")),
+    ],
+};
+
+const KUBECTL: Module = Module {
+    name: "kubectl",
+    files: &[
+        ("go.mod", include_str!("../kubectl/go.mod")),
+        ("go.sum", include_str!("../kubectl/go.sum")),
+        ("main.go", include_str!("../kubectl/main.go")),
+    ],
+};
+
+const PAUSE: Module = Module {
+    name: "pause",
+    files: &[
+        ("go.mod", include_str!("../pause/go.mod")),
+        ("main.go", include_str!("../pause/main.go")),
+    ],
+};
+
 /// The version of Kubernetes that is pinned, such as `v1.36.4`.
 pub fn kubernetes_version() -> &'static str {
     let (_, go_mod) = KUBERNETES.files[0];
@@ -60,13 +91,28 @@ pub fn kubernetes_version() -> &'static str {
 
 impl Kind {
     /// Everything that can be built.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Apiserver,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Kubectl,
+        Self::Helm,
+        Self::Pause,
         Self::Peer,
+    ];
+
+    /// What a control plane and its tests need.
+    pub const OF_A_CONTROL_PLANE: [Self; 2] = [Self::Apiserver, Self::Peer];
+
+    /// What a cluster with nodes needs besides.
+    pub const OF_NODES: [Self; 5] = [
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kubelet,
+        Self::KubeProxy,
+        Self::Pause,
     ];
 
     /// The program with this file name.
@@ -82,6 +128,9 @@ impl Kind {
             Self::Scheduler => "kube-scheduler",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
+            Self::Kubectl => "kubectl",
+            Self::Helm => "helm",
+            Self::Pause => "pause",
             Self::Peer => "peer",
         }
     }
@@ -89,20 +138,32 @@ impl Kind {
     pub(crate) fn module(self) -> &'static Module {
         match self {
             Self::Peer => &PEER,
-            _ => &KUBERNETES,
+            Self::Helm => &HELM,
+            Self::Pause => &PAUSE,
+            Self::Kubectl => &KUBECTL,
+            Self::Apiserver
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Kubelet
+            | Self::KubeProxy => &KUBERNETES,
         }
     }
 
     pub(crate) fn package(self) -> String {
         match self {
-            Self::Peer => ".".to_owned(),
-            _ => format!("k8s.io/kubernetes/cmd/{}", self.name()),
+            Self::Peer | Self::Pause | Self::Kubectl => ".".to_owned(),
+            Self::Helm => "helm.sh/helm/v4/cmd/helm".to_owned(),
+            Self::Apiserver
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Kubelet
+            | Self::KubeProxy => format!("k8s.io/kubernetes/cmd/{}", self.name()),
         }
     }
 
     pub(crate) fn ldflags(self) -> String {
         let stripped = "-s -w".to_owned();
-        if self == Self::Peer {
+        if matches!(self, Self::Peer | Self::Pause | Self::Helm) {
             return stripped;
         }
         let version = kubernetes_version();
@@ -163,9 +224,9 @@ impl Binaries {
             .take(6)
             .map(|byte| format!("{byte:02x}"))
             .collect();
-        let folder = match kind {
-            Kind::Peer => format!("{}-{key}", module.name),
-            _ => format!("{}-{}-{key}", module.name, kubernetes_version()),
+        let folder = match module.name == KUBERNETES.name {
+            true => format!("{}-{}-{key}", module.name, kubernetes_version()),
+            false => format!("{}-{key}", module.name),
         };
         cache_dir().join(folder).join(kind.name())
     }

@@ -9,7 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use crate::Error;
+use crate::{Error, cluster::lan};
 
 /// The certificate authority, the API server's certificate and the key that signs service accounts' tokens.
 #[derive(Debug)]
@@ -96,7 +96,16 @@ impl Made {
         let authority_key = KeyPair::generate()?;
         let ca = authority.self_signed(&authority_key)?.pem();
 
-        let names = ["127.0.0.1", "localhost", "kubernetes.default.svc"].map(str::to_owned);
+        // Pods use the first address of the services' range, nodes the gateway of their network.
+        let (service, gateway) = ("10.0.0.1", lan::GATEWAY.to_string());
+        let names = [
+            "127.0.0.1",
+            "localhost",
+            "kubernetes.default.svc",
+            service,
+            &gateway,
+        ]
+        .map(str::to_owned);
         let mut server = CertificateParams::new(names)?;
         server
             .distinguished_name

@@ -89,6 +89,17 @@ pub enum Error {
         tail: String,
     },
 
+    /// A program that was run to its end has failed.
+    #[error("{command} failed ({status}): {output}")]
+    Command {
+        /// The program, its arguments and where it ran.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said on standard error.
+        output: String,
+    },
+
     /// No token was made for this user.
     #[error("no token for user {0:?}; name the user in Options::users")]
     UnknownUser(String),

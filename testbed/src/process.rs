@@ -73,6 +73,22 @@ impl Component {
         args: &[String],
         dir: &Path,
     ) -> Result<Self, Error> {
+        let mut command = guarded(program);
+        command
+            .args(args)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .env("HOME", dir);
+        Self::start_command(name, command, dir, Stdio::null())
+    }
+
+    /// Starts a [guarded] command, whose log is in this folder.
+    pub(crate) fn start_command(
+        name: &'static str,
+        mut command: Command,
+        dir: &Path,
+        input: Stdio,
+    ) -> Result<Self, Error> {
         let log = dir.join(format!("{name}.log"));
         let output = File::options()
             .create(true)
@@ -80,14 +96,9 @@ impl Component {
             .open(&log)
             .map_err(Error::io("open", &log))?;
         let errors = output.try_clone().map_err(Error::io("open", &log))?;
-        let mut command = guarded(program);
         command
-            .args(args)
             .current_dir(dir)
-            .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .env("HOME", dir)
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(output)
             .stderr(errors);
         // A terminal's interrupt must end the test first, and these with it.
@@ -102,6 +113,13 @@ impl Component {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The one process that it has started, if it runs: what `unshare` and `nsenter` are there for.
+    pub(crate) fn child_of(&self) -> Option<u32> {
+        let pid = self.child.id();
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
     }
 
     pub(crate) fn freeze(&self) -> Result<(), Error> {

@@ -24,10 +24,10 @@ impl Users {
     pub(crate) fn write_token_file(&self, path: &Path) -> Result<(), Error> {
         let mut lines = String::new();
         for (name, token) in &self.0 {
-            let group = if name == ADMIN {
-                "system:masters"
-            } else {
-                "soloist-testbed"
+            let group = match name.as_str() {
+                ADMIN => "system:masters",
+                node if node.starts_with("system:node:") => "system:nodes",
+                _ => "soloist-testbed",
             };
             let _ = writeln!(lines, "{token},{name},{name},{group}");
         }

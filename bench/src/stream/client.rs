@@ -146,7 +146,7 @@ async fn consume_slowly(plan: &Plan) -> anyhow::Result<Report> {
     // Dropped where it stands: to drain slowly would take long and tell nothing.
     tokio::select! {
         ended = consumer.run(&shutdown, &reader) => {
-            ended?;
+            let _ = ended?;
         }
         () = watch => {}
         () = sleep(SLOW) => {}

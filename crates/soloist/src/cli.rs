@@ -64,7 +64,7 @@ impl Cli {
         let pod_flags = match &mut cli.command {
             Command::Manifests(args) => Some(&mut args.run),
             Command::Inject(args) => Some(&mut args.run),
-            Command::Run(_) | Command::Doctor(_) => None,
+            Command::Run(_) | Command::Doctor(_) | Command::Install { .. } => None,
         };
         if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
             flags.given = given(matches);
@@ -116,7 +116,7 @@ pub(crate) enum Command {
     /// Exit codes: 0 clean; 1 the child had to be killed; 2 bad configuration; 3 the lease store refused us for
     /// good; 4 --wait ran out; 5 with --once, we were told to stop before the program ran; 6 an internal error; 126 the program
     /// cannot be run; 127 it cannot be found; with --once the program's own (128 and the signal, if one ended it).
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Prints the Kubernetes objects that run a program as one of three replicas: pipe them to `kubectl apply -f -`.
     ///
     /// Namespace, ServiceAccount, Role with the least rights, RoleBinding, Deployment and PodDisruptionBudget, under the Pod security
@@ -132,6 +132,11 @@ pub(crate) enum Command {
     /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
     /// Pod with its service account, or from anywhere with a kubeconfig. Exit codes: 0 nothing is broken; 1 something is; 2 bad flags.
     Doctor(DoctorArgs),
+    /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
+    Install {
+        /// Where to
+        path: PathBuf,
+    },
 }
 
 /// Flags of `soloist run` that a Pod can be told as variables.

@@ -9,6 +9,7 @@ mod doctor;
 pub mod duration;
 mod health;
 mod inject;
+mod install;
 mod logging;
 mod manifests;
 mod notices;
@@ -25,6 +26,7 @@ mod trees;
 use std::fmt::Display;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
@@ -45,6 +47,9 @@ use crate::settings::Settings;
 
 /// `soloist doctor` has found something that is broken.
 const UNHEALTHY: u8 = 1;
+
+/// What was asked for could not be done.
+const FAILED: u8 = 1;
 
 /// The configuration is bad; clap uses the same.
 const BAD_CONFIGURATION: u8 = 2;
@@ -71,7 +76,7 @@ pub fn main() -> ExitCode {
     // It holds credentials, and its child may be the same user. Should the kernel not want to, all else works.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     match Cli::read().command {
-        Command::Run(args) => run(args, held),
+        Command::Run(args) => run(*args, held),
         Command::Manifests(args) => printed(args.print()),
         Command::Inject(args) => {
             held.release([]);
@@ -81,6 +86,7 @@ pub fn main() -> ExitCode {
             held.release([]);
             examine(&args)
         }
+        Command::Install { path } => install(&path),
     }
 }
 
@@ -139,6 +145,16 @@ fn printed(text: anyhow::Result<String>) -> ExitCode {
             Ok(()) | Err(_) => ExitCode::SUCCESS,
         },
         Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
+}
+
+fn install(path: &Path) -> ExitCode {
+    match install::install(path) {
+        Ok(target) => {
+            let _ = writeln!(std::io::stdout(), "{}", target.display());
+            ExitCode::SUCCESS
+        }
+        Err(error) => complain(FAILED, format_args!("{error:#}")),
     }
 }
 

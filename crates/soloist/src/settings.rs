@@ -220,7 +220,7 @@ mod tests {
         let Command::Run(args) = Cli::try_read(line)?.command else {
             bail!("not run");
         };
-        Settings::try_from(args)
+        Settings::try_from(*args)
     }
 
     #[test]

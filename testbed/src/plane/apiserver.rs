@@ -4,7 +4,7 @@ use http::Request;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{ControlPlane, lock};
-use crate::{Error, audit, etcd, process::Component};
+use crate::{Error, audit, cluster::lan, etcd, process::Component};
 
 impl ControlPlane {
     /// Starts kube-apiserver again on the same port and data, and waits until it is ready. Does nothing while it runs.
@@ -13,7 +13,7 @@ impl ControlPlane {
             return Ok(());
         }
         let policy = self.folder.write_new("audit-policy.yaml", audit::POLICY)?;
-        let arguments = self.apiserver_arguments(&policy.display().to_string());
+        let arguments = self.apiserver_arguments(&policy.display().to_string())?;
         let component = Component::start(
             "kube-apiserver",
             &self.binaries.apiserver,
@@ -52,7 +52,7 @@ impl ControlPlane {
         }
     }
 
-    fn apiserver_arguments(&self, policy: &str) -> Vec<String> {
+    fn apiserver_arguments(&self, policy: &str) -> Result<Vec<String>, Error> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let certificates = &self.certificates;
         let mut arguments: Vec<String> = [
@@ -61,9 +61,7 @@ impl ControlPlane {
                 format!("http://127.0.0.1:{}", self.ports.etcd),
             ),
             ("bind-address", "127.0.0.1".to_owned()),
-            ("advertise-address", "127.0.0.1".to_owned()),
             ("secure-port", self.ports.apiserver.to_string()),
-            ("endpoint-reconciler-type", "none".to_owned()),
             ("cert-dir", path("certificates")),
             ("client-ca-file", certificates.ca.display().to_string()),
             ("tls-cert-file", certificates.server.display().to_string()),
@@ -72,7 +70,6 @@ impl ControlPlane {
                 certificates.server_key.display().to_string(),
             ),
             ("token-auth-file", path("tokens.csv")),
-            ("authorization-mode", "RBAC".to_owned()),
             (
                 "service-account-issuer",
                 "https://kubernetes.default.svc".to_owned(),
@@ -86,8 +83,6 @@ impl ControlPlane {
                 certificates.accounts_private.display().to_string(),
             ),
             ("service-cluster-ip-range", "10.0.0.0/24".to_owned()),
-            // No controller makes the default service accounts that this plugin asks of every Pod.
-            ("disable-admission-plugins", "ServiceAccount".to_owned()),
             ("audit-policy-file", policy.to_owned()),
             ("audit-log-path", path("audit.log")),
             ("audit-log-mode", "blocking".to_owned()),
@@ -96,12 +91,47 @@ impl ControlPlane {
         ]
         .map(|(flag, value)| format!("--{flag}={value}"))
         .into();
+        let for_nodes = match self.options.nodes {
+            true => self.with_nodes()?,
+            false => without_nodes(),
+        };
+        arguments.extend(for_nodes);
         if etcd::lacks_watch_progress(&self.binaries.etcd) {
             arguments.push("--feature-gates=WatchList=false".to_owned());
         }
         arguments.extend(self.options.apiserver_flags.iter().cloned());
-        arguments
+        Ok(arguments)
     }
+
+    fn with_nodes(&self) -> Result<Vec<String>, Error> {
+        let egress = self
+            .folder
+            .write_new("egress.yaml", &lan::egress(self.folder.path()))?;
+        let flags = [
+            ("advertise-address", lan::GATEWAY.to_string()),
+            ("authorization-mode", "Node,RBAC".to_owned()),
+            ("enable-admission-plugins", "NodeRestriction".to_owned()),
+            ("kubelet-preferred-address-types", "InternalIP".to_owned()),
+            ("egress-selector-config-file", egress.display().to_string()),
+            ("allow-privileged", "true".to_owned()),
+        ];
+        Ok(flags
+            .map(|(flag, value)| format!("--{flag}={value}"))
+            .into())
+    }
+}
+
+fn without_nodes() -> Vec<String> {
+    let flags = [
+        ("advertise-address", "127.0.0.1"),
+        ("endpoint-reconciler-type", "none"),
+        ("authorization-mode", "RBAC"),
+        // No controller makes the default service accounts that this plugin asks of every Pod.
+        ("disable-admission-plugins", "ServiceAccount"),
+    ];
+    flags
+        .map(|(flag, value)| format!("--{flag}={value}"))
+        .into()
 }
 
 async fn is_ready(client: &kube::Client) -> bool {

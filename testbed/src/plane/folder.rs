@@ -5,9 +5,9 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Error, cache::run_dir};
+use crate::{Error, cache::run_dir, cluster::sweep};
 
-const LOCK: &str = "owner.lock";
+pub(crate) const LOCK: &str = "owner.lock";
 
 /// A control plane's own folder. Its lock is held as long as its owner lives, so that the next one can sweep
 /// up after an owner that was killed.
@@ -70,6 +70,7 @@ fn sweep(planes: &Path) {
         };
         if abandoned {
             tracing::debug!(folder = %entry.path().display(), "sweeping up after a killed owner");
+            sweep::now(&entry.path());
             let _ = fs::remove_dir_all(entry.path());
         }
     }

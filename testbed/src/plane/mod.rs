@@ -2,7 +2,7 @@
 
 mod apiserver;
 mod faults;
-mod folder;
+pub(crate) mod folder;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -39,6 +39,9 @@ pub struct Options {
     pub apiserver_flags: Vec<String>,
     /// How long each component may take to become ready.
     pub patience: Duration,
+    /// Whether nodes are to join: Pods get service accounts, and the API server advertises its address on the nodes' network.
+    /// See [`crate::Cluster`], which sets it.
+    pub nodes: bool,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             port: None,
             apiserver_flags: Vec::new(),
             patience: Duration::from_secs(60),
+            nodes: false,
         }
     }
 }
@@ -169,6 +173,22 @@ impl ControlPlane {
         lifetime: Duration,
     ) -> Result<(String, String), Error> {
         self.certificates.client(user, lifetime)
+    }
+
+    /// A kubeconfig for who reaches the API server at this address.
+    pub(crate) fn kubeconfig_at(&self, user: &str, address: SocketAddr) -> Result<PathBuf, Error> {
+        let (token, server) = (self.users.token(user)?, format!("https://{address}"));
+        let text = kubeconfig::render(&server, self.ca_pem(), user, token, "default");
+        let name = format!(
+            "{}-{}.kubeconfig",
+            user.replace([':', '/'], "_"),
+            address.ip()
+        );
+        self.folder.write_new(&name, &text)
+    }
+
+    pub(crate) fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     pub(crate) fn write_kubeconfig(

@@ -92,7 +92,7 @@ impl DoctorArgs {
                 let name = self.name.as_deref();
                 let path = match (path, name) {
                     (Some(path), _) => path,
-                    (None, Some(name)) => default_path(name),
+                    (None, Some(name)) => default_path(name)?,
                     (None, None) => bail!("which lease? Give --name, or --store file:PATH"),
                 };
                 file::check(&path, &mut report).await;

@@ -47,7 +47,7 @@ fn without_a_program_there_is_nothing_to_run() {
 
 #[test]
 fn a_file_that_is_no_lease_gives_3_and_is_left_as_it_is() {
-    if !crate::place::is_a_file() {
+    if !is_a_file() {
         return;
     }
     let mut group = Group::new();
@@ -62,7 +62,7 @@ fn a_file_that_is_no_lease_gives_3_and_is_left_as_it_is() {
 
 #[test]
 fn a_lock_that_somebody_holds_does_not_keep_a_replica_from_stopping() {
-    if !crate::place::is_a_file() {
+    if !is_a_file() {
         return;
     }
     let mut group = Group::new();

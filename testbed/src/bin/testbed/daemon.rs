@@ -8,25 +8,29 @@ use std::{
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process, setsid};
-use testbed::{Binaries, ControlPlane, Options, kubernetes_version, progress_on_stderr};
+use testbed::{
+    Binaries, Cluster, ClusterOptions, ControlPlane, Kind, Node, Options, kubernetes_version,
+    missing_for_nodes, progress_on_stderr,
+};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::state::{Place, State};
 
 const NOT_RUNNING: u8 = 3;
 
-pub(crate) fn up(name: &str, port: Option<u16>) -> anyhow::Result<()> {
+pub(crate) fn up(name: &str, port: Option<u16>, nodes: u8) -> anyhow::Result<()> {
     let place = Place::of(name)?;
     if place.try_own()?.is_none() {
         println!("# already running");
         show(&place.read()?);
         return Ok(());
     }
-    Binaries::prepare(&mut progress_on_stderr())?;
+    prepare(nodes)?;
     let log = place.log();
     let errors = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
     let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
     command.args(["serve", "--detach", "--name", name]);
+    command.arg(format!("--nodes={nodes}"));
     command.args(port.map(|port| format!("--port={port}")));
     command
         .stdin(Stdio::null())
@@ -59,6 +63,9 @@ pub(crate) fn status(name: &str) -> anyhow::Result<ExitCode> {
     let state = place.read()?;
     println!("Kubernetes {} at {}", kubernetes_version(), state.server);
     println!("data and logs in {}", state.folder.display());
+    if !state.nodes.is_empty() {
+        println!("nodes: {}", state.nodes.join(", "));
+    }
     let components = [
         ("etcd", Some(state.etcd_pid)),
         ("kube-apiserver", state.apiserver_pid),
@@ -96,7 +103,12 @@ pub(crate) fn down(name: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::main]
-pub(crate) async fn serve(name: &str, port: Option<u16>, detach: bool) -> anyhow::Result<()> {
+pub(crate) async fn serve(
+    name: &str,
+    port: Option<u16>,
+    nodes: u8,
+    detach: bool,
+) -> anyhow::Result<()> {
     if detach {
         setsid().context("cannot leave the session")?;
     }
@@ -106,11 +118,12 @@ pub(crate) async fn serve(name: &str, port: Option<u16>, detach: bool) -> anyhow
     let Some(_owned) = place.try_own()? else {
         bail!("a control plane named {name:?} runs already; see `testbed status`");
     };
-    let plane = tokio::select! {
-        plane = ControlPlane::start_with(Options { port, ..Options::default() }) => plane?,
+    let running = tokio::select! {
+        running = Running::start(port, nodes) => running?,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
+    let plane = running.plane();
     let state = State {
         pid: i32::try_from(std::process::id())?,
         etcd_pid: plane.etcd_pid(),
@@ -118,6 +131,7 @@ pub(crate) async fn serve(name: &str, port: Option<u16>, detach: bool) -> anyhow
         server: plane.server_url(),
         kubeconfig: plane.admin_kubeconfig()?,
         folder: plane.folder().to_owned(),
+        nodes: running.nodes(),
     };
     place.write(&state)?;
     println!("{}", serde_json::to_string(&state)?);
@@ -126,7 +140,75 @@ pub(crate) async fn serve(name: &str, port: Option<u16>, detach: bool) -> anyhow
         _ = interrupt.recv() => {}
     }
     place.remove();
-    plane.stop().await;
+    running.stop().await;
+    Ok(())
+}
+
+/// What is served.
+enum Running {
+    Plane(Box<ControlPlane>),
+    Cluster(Box<Cluster>),
+}
+
+impl Running {
+    async fn start(port: Option<u16>, nodes: u8) -> Result<Self, testbed::Error> {
+        let plane = Options {
+            port,
+            ..Options::default()
+        };
+        if nodes == 0 {
+            let plane = ControlPlane::start_with(plane).await?;
+            return Ok(Self::Plane(Box::new(plane)));
+        }
+        let options = ClusterOptions {
+            nodes,
+            plane,
+            ..ClusterOptions::default()
+        };
+        let cluster = Cluster::start_with(options).await?;
+        Ok(Self::Cluster(Box::new(cluster)))
+    }
+
+    fn plane(&self) -> &ControlPlane {
+        match self {
+            Self::Plane(plane) => plane,
+            Self::Cluster(cluster) => cluster.plane(),
+        }
+    }
+
+    fn nodes(&self) -> Vec<String> {
+        let name = |node: &Node| node.name().to_owned();
+        match self {
+            Self::Plane(_) => Vec::new(),
+            Self::Cluster(cluster) => cluster.nodes().iter().map(name).collect(),
+        }
+    }
+
+    async fn stop(self) {
+        match self {
+            Self::Plane(plane) => plane.stop().await,
+            Self::Cluster(cluster) => cluster.stop().await,
+        }
+    }
+}
+
+/// Says what is missing, and builds with progress, before anything goes to the background.
+fn prepare(nodes: u8) -> anyhow::Result<()> {
+    let mut progress = progress_on_stderr();
+    Binaries::prepare(&mut progress)?;
+    if nodes == 0 {
+        return Ok(());
+    }
+    let missing: Vec<String> = missing_for_nodes()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if !missing.is_empty() {
+        bail!("nodes cannot run here: {}", missing.join("; "));
+    }
+    for kind in Kind::OF_NODES {
+        Binaries::build(kind, &mut progress)?;
+    }
     Ok(())
 }
 

@@ -10,10 +10,11 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, builder::PossibleValuesParser};
 use testbed::{Binaries, Kind, kubernetes_version, progress_on_stderr};
 
-/// A real Kubernetes control plane (etcd and kube-apiserver) on loopback.
+/// A real Kubernetes control plane (etcd and kube-apiserver) on loopback, with nodes if asked.
 ///
 /// It needs Go 1.26 (only to build, once), etcd (`apt-get install etcd-server`) and setpriv (util-linux). Binaries are
-/// kept in $SOLOIST_TESTBED_CACHE, or in `soloist-testbed` under the user's cache folder.
+/// kept in $SOLOIST_TESTBED_CACHE, or in `soloist-testbed` under the user's cache folder. Nodes need root and
+/// `apt-get install containerd runc containernetworking-plugins iptables nftables conntrack iproute2`.
 #[derive(Debug, Parser)]
 #[command(name = "testbed", version, max_term_width = 100)]
 struct Arguments {
@@ -36,6 +37,9 @@ enum Command {
         /// The API server's port on 127.0.0.1 [default: a free one].
         #[arg(long)]
         port: Option<u16>,
+        /// With this many nodes, each a kubelet, a containerd and a kube-proxy in namespaces of its own; needs root.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=50))]
+        nodes: u8,
     },
     /// Say whether a control plane runs, and where; exits with 3 if none does.
     Status {
@@ -54,6 +58,9 @@ enum Command {
         /// The API server's port on 127.0.0.1 [default: a free one].
         #[arg(long)]
         port: Option<u16>,
+        /// With this many nodes, each a kubelet, a containerd and a kube-proxy in namespaces of its own; needs root.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=50))]
+        nodes: u8,
         /// Leave the terminal's session.
         #[arg(long)]
         detach: bool,
@@ -88,14 +95,15 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Build { programs } => build(&programs)?,
-        Command::Up { which, port } => daemon::up(&which.name, port)?,
+        Command::Up { which, port, nodes } => daemon::up(&which.name, port, nodes)?,
         Command::Status { which } => return daemon::status(&which.name),
         Command::Down { which } => daemon::down(&which.name)?,
         Command::Serve {
             which,
             port,
+            nodes,
             detach,
-        } => daemon::serve(&which.name, port, detach)?,
+        } => daemon::serve(&which.name, port, nodes, detach)?,
     }
     Ok(ExitCode::SUCCESS)
 }

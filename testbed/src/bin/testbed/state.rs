@@ -15,6 +15,7 @@ pub(crate) struct State {
     pub server: String,
     pub kubeconfig: PathBuf,
     pub folder: PathBuf,
+    pub nodes: Vec<String>,
 }
 
 /// The files of one named control plane. Its lock is held while it runs, so a pid is never mistaken.

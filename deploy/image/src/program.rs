@@ -1,0 +1,36 @@
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Builds soloist as a static program, and returns the folder that it is in.
+///
+/// Paths of this machine are no part of it.
+pub fn build_static(checkout: &Path) -> io::Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let home = home.ok_or_else(|| io::Error::other("neither CARGO_HOME nor HOME is set"))?;
+    let flags = format!(
+        "-C target-feature=+crt-static --remap-path-prefix={}=/soloist --remap-path-prefix={}=/cargo",
+        checkout.display(),
+        home.display()
+    );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .args(["build", "--locked", "--release", "--target", TARGET])
+        .args(["-p", "soloist", "--bins"])
+        .current_dir(checkout)
+        .env("RUSTFLAGS", flags)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .status()?;
+    if !status.success() {
+        let what = format!("cargo did not build soloist ({status})");
+        return Err(io::Error::other(what));
+    }
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout.join("target"), PathBuf::from);
+    Ok(target.join(TARGET).join("release"))
+}

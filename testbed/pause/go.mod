@@ -1,0 +1,3 @@
+module soloist/testbed/pause
+
+go 1.26.0

@@ -1,0 +1,108 @@
+//! What a node's programs are told. Paths under /run and /var are the node's own.
+
+use super::lan;
+
+/// The name under which the sandbox's image is imported.
+pub(crate) const PAUSE_IMAGE: &str = "testbed.local/pause:1";
+
+pub(super) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// `restrict_oom_score_adj`: in containers a lower score than the own may not be allowed, and sandboxes would fail.
+pub(super) fn containerd(root: &str) -> String {
+    format!(
+        r#"version = 2
+root = "{root}"
+state = "/run/containerd"
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.devmapper"]
+[grpc]
+  address = "{CONTAINERD_SOCKET}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE_IMAGE}"
+  restrict_oom_score_adj = true
+  disable_hugetlb_controller = true
+  netns_mounts_under_state_dir = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "/run/cni/net.d"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+"#
+    )
+}
+
+pub(super) fn cni(number: u8) -> String {
+    let network = lan::pod_network(number);
+    format!(
+        r#"{{
+  "cniVersion": "0.4.0",
+  "name": "pods",
+  "plugins": [
+    {{
+      "type": "bridge",
+      "bridge": "pods",
+      "isGateway": true,
+      "ipMasq": false,
+      "ipam": {{
+        "type": "host-local",
+        "dataDir": "/run/cni/addresses",
+        "ranges": [[{{ "subnet": "{network}.0/24" }}]],
+        "routes": [{{ "dst": "0.0.0.0/0" }}]
+      }}
+    }},
+    {{ "type": "portmap", "capabilities": {{ "portMappings": true }} }},
+    {{ "type": "loopback" }}
+  ]
+}}
+"#
+    )
+}
+
+pub(super) fn kubelet() -> String {
+    format!(
+        r#"apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous:
+    enabled: true
+  webhook:
+    enabled: false
+authorization:
+  mode: AlwaysAllow
+cgroupDriver: cgroupfs
+containerRuntimeEndpoint: unix://{CONTAINERD_SOCKET}
+enforceNodeAllocatable: []
+evictionHard:
+  imagefs.available: "0%"
+  memory.available: "10Mi"
+  nodefs.available: "0%"
+  nodefs.inodesFree: "0%"
+failCgroupV1: false
+failSwapOn: false
+imageGCHighThresholdPercent: 100
+makeIPTablesUtilChains: false
+nodeStatusReportFrequency: 10s
+nodeStatusUpdateFrequency: 4s
+registryPullQPS: 0
+resolvConf: ""
+serializeImagePulls: false
+volumePluginDir: /run/kubelet-plugins
+"#
+    )
+}
+
+pub(super) fn kube_proxy(kubeconfig: &str, name: &str) -> Vec<String> {
+    [
+        ("kubeconfig", kubeconfig),
+        ("hostname-override", name),
+        ("proxy-mode", "nftables"),
+        ("cluster-cidr", "10.20.0.0/16"),
+        ("conntrack-max-per-core", "0"),
+        ("conntrack-min", "0"),
+        ("conntrack-tcp-timeout-established", "0"),
+        ("conntrack-tcp-timeout-close-wait", "0"),
+        ("healthz-bind-address", "127.0.0.1:10256"),
+        ("metrics-bind-address", "127.0.0.1:10249"),
+    ]
+    .map(|(flag, value)| format!("--{flag}={value}"))
+    .into()
+}

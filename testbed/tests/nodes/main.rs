@@ -1,0 +1,19 @@
+//! soloist in Pods on two real nodes, and what happens to the nodes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod faults;
+mod group;
+mod handover;
+mod images;
+mod journal;
+mod leftovers;
+mod refusals;
+mod without_rebuilding;
+
+use std::time::Duration;
+
+const SUITE: &str = "testbed with nodes";
+
+/// For what takes a second on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(90);
