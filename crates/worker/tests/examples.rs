@@ -1,4 +1,4 @@
-//! The code in the documentation is the examples' code.
+//! The code in the documentation is that of the examples, or of tests.
 
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
@@ -10,6 +10,11 @@ const EXAMPLES: [&str; 4] = [
     "examples/loop/src/main.rs",
     "examples/web/src/main.rs",
     "testbed/feed/src/server.rs",
+];
+
+const TESTS: [&str; 2] = [
+    "crates/worker/tests/server/panics.rs",
+    "crates/worker/tests/server/peers.rs",
 ];
 
 fn read(path: &str) -> String {
@@ -25,13 +30,21 @@ fn blocks(page: &str) -> Vec<&str> {
         .collect()
 }
 
+/// However far it is indented there.
+fn without_indentation(code: &str) -> String {
+    code.lines()
+        .map(|line| format!("{}\n", line.trim_start()))
+        .collect()
+}
+
 #[test]
-fn every_piece_of_code_in_the_guide_stands_in_an_example() {
+fn every_piece_of_code_in_the_guide_stands_in_an_example_or_a_test() {
     let guide = read("docs/worker.md");
-    let examples = EXAMPLES.map(read);
-    for block in blocks(&guide) {
-        let is_there = examples.iter().any(|example| example.contains(block));
-        assert!(is_there, "in none of {EXAMPLES:?}:\n{block}");
+    let paths = EXAMPLES.iter().chain(&TESTS);
+    let sources: Vec<String> = paths.map(|path| without_indentation(&read(path))).collect();
+    for block in blocks(&guide).into_iter().map(without_indentation) {
+        let is_there = sources.iter().any(|source| source.contains(&block));
+        assert!(is_there, "in none of {EXAMPLES:?} or {TESTS:?}:\n{block}");
     }
 }
 
