@@ -205,8 +205,10 @@ mod tests {
         }
         line.extend(flags);
         line.extend(["--", "/usr/bin/My_Feed.sh"]);
-        let Command::Run(args) = Cli::try_parse_from(line)?.command;
-        Settings::try_from(args)
+        let Command::Run(args) = Cli::try_parse_from(line)?.command else {
+            unreachable!("the line says run");
+        };
+        Settings::try_from(*args)
     }
 
     #[test]
