@@ -188,7 +188,7 @@ impl Cluster {
                 .list(&ListParams::default())
                 .await
                 .map_err(Error::kube("list the nodes"))?;
-            if listed.iter().filter(|node| is_ready(node)).count() == self.nodes.len() {
+            if listed.iter().filter(|node| takes_pods(node)).count() == self.nodes.len() {
                 return Ok(());
             }
             if Instant::now() >= deadline {
@@ -215,6 +215,12 @@ impl Drop for Cluster {
 
 fn kubelet_user(number: u8) -> String {
     format!("system:node:{}", node::name(number))
+}
+
+/// A node that has just become ready is tainted for a moment longer, and everything is scheduled to another one.
+fn takes_pods(node: &core::Node) -> bool {
+    let taints = node.spec.as_ref().and_then(|spec| spec.taints.as_ref());
+    is_ready(node) && taints.is_none_or(Vec::is_empty)
 }
 
 pub(crate) fn is_ready(node: &core::Node) -> bool {
