@@ -44,10 +44,28 @@ const CLIENTS: [Manner; 12] = [
 
 #[test]
 fn every_request_with_a_connection_is_answered_in_full_over_twenty_leaders() {
+    answers_all(&[]);
+}
+
+/// Who may not attach a socket filter drains in another way.
+#[test]
+fn a_server_of_an_ordinary_user_answers_every_request_as_well() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: the other test is that of an ordinary user, since this is not root");
+        return;
+    }
+    answers_all(&["--user=65534", "--group=65534"]);
+}
+
+fn answers_all(flags: &[&str]) {
     let mut stage = Stage::new();
     let questions = write_output(&stage);
+    for name in ["", "output"] {
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(stage.path(name), readable).unwrap();
+    }
     for _ in 0..REPLICAS {
-        start_replica(&mut stage);
+        start_replica(&mut stage, flags);
     }
     let load = Load::begin(stage.address(), questions, &CLIENTS);
     let counts = load.counts.clone();
@@ -62,7 +80,7 @@ fn every_request_with_a_connection_is_answered_in_full_over_twenty_leaders() {
         let log = leader.log();
         assert!(log.contains("nothing had to be cut"), "{log}");
         before = Some(running);
-        start_replica(&mut stage);
+        start_replica(&mut stage, flags);
     }
     stage.wait_running(before);
     let enough = counts.answered() + ENOUGH;
@@ -73,14 +91,15 @@ fn every_request_with_a_connection_is_answered_in_full_over_twenty_leaders() {
     assert!(counts.answered() > RESTARTS as u64 * ENOUGH);
 }
 
-fn start_replica(stage: &mut Stage) {
+fn start_replica(stage: &mut Stage, flags: &[&str]) {
     let arguments = [
         format!("--listen={}", stage.address()),
         format!("--output={}", stage.path("output").display()),
         "--work=20ms".to_owned(),
     ];
     let program = env!("CARGO_BIN_EXE_feed-web");
-    stage.start_replica(&FLAGS, program, &arguments);
+    let flags = [&FLAGS[..], flags].concat();
+    stage.start_replica(&flags, program, &arguments);
 }
 
 /// What a worker would have left, and what must be read of it.
