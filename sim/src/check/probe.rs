@@ -87,13 +87,29 @@ impl World {
             true => ToSoloist::StopSignal,
             false => ToSoloist::HandOver,
         };
-        self.send_to_soloist(host, leader, MILLI, what);
+        let mut asked_after = MILLI;
+        if self.rng.percent(30) {
+            self.break_watches_but_of(leader);
+            asked_after += SECOND;
+        }
+        self.send_to_soloist(host, leader, asked_after, what);
         let policy = self.plan.policy(host);
-        let mut bound = nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
+        let mut bound = asked_after + nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
         if others == 0 {
             bound += nanos(policy.cool_down);
         }
         self.queue.push(self.now + bound, Event::ProbeEnds);
+    }
+
+    /// The standbys' watches end, as they do now and then; by the next release they must be there again.
+    fn break_watches_but_of(&mut self, leader: SoloistId) {
+        let watching = self.hosts.iter().enumerate().filter_map(|(host, h)| {
+            let standby = h.soloist.as_ref().filter(|s| s.id != leader)?;
+            Some((host, standby.id, standby.listens_to?))
+        });
+        for (host, id, watch) in watching.collect::<Vec<_>>() {
+            self.send_to_soloist(host, id, MILLI, ToSoloist::WatchBroken { watch });
+        }
     }
 
     /// A release has been sent: with another replica there, the next child follows at once.
