@@ -26,24 +26,27 @@ impl World {
         if old == new {
             return None;
         }
-        if let Some(counter) = self.excuse_alone(older) {
-            return Some(counter);
-        }
-        self.excused_by_erasure(older, newer)
+        // After the store was set back to a record of the older one, the newer one may be the one that nobody could stop.
+        self.excuse_alone(older)
+            .or_else(|| self.excused_by_helplessness(newer))
+            .or_else(|| self.excused_by_erasure(older, newer))
     }
 
     /// Why this tree may still run whoever leads, if it may.
     pub(super) fn excuse_alone(&self, older: TreeIndex) -> Option<Counter> {
-        let due = self.is_due(older) || self.watchers_are_dead(older);
-        if due && !self.trees[older].supervised {
-            return Some(Counter::ExcusedBothStopped);
-        }
-        if due && self.unsupervised(older) {
-            return Some(Counter::ExcusedThaw);
-        }
-        self.excused_by_pause(older)
+        self.excused_by_helplessness(older)
+            .or_else(|| self.excused_by_pause(older))
             .or_else(|| self.excused_by_grace(older))
             .or_else(|| self.excused_by_stall(older))
+    }
+
+    /// Its time is over, and nobody can act for it, or one of them only just can again.
+    fn excused_by_helplessness(&self, tree: TreeIndex) -> Option<Counter> {
+        let due = self.is_due(tree) || self.watchers_are_dead(tree);
+        if due && !self.trees[tree].supervised {
+            return Some(Counter::ExcusedBothStopped);
+        }
+        (due && self.unsupervised(tree)).then_some(Counter::ExcusedThaw)
     }
 
     /// When the host of this tree, or one who acts for it, last ran again.
