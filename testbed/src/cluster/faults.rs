@@ -57,9 +57,10 @@ impl Cluster {
                 let pods: Api<core::Pod> = Api::namespaced(client.clone(), &namespace);
                 match pods.evict(&pod.name_any(), &EvictParams::default()).await {
                     Ok(_) => {}
-                    // A budget does not allow it yet, or it has gone meanwhile.
+                    // A budget does not allow it yet, or it has gone meanwhile, or goes with its namespace.
                     Err(kube::Error::Api(status))
-                        if [TOO_MANY_REQUESTS, 404].contains(&status.code) => {}
+                        if [TOO_MANY_REQUESTS, 404].contains(&status.code)
+                            || status.message.contains("being terminated") => {}
                     Err(error) => return Err(Error::kube("evict a Pod")(error)),
                 }
             }
