@@ -1,10 +1,6 @@
 //! The service account's token that a Pod has.
 
-use std::{
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec};
 use kube::{Api, api::PostParams};
@@ -23,8 +19,9 @@ async fn a_rotated_token_costs_no_leadership_once_the_old_one_is_refused() {
     let plane = group.cluster.plane();
     let first = group.start_three(&[], "low-load").await;
     let node = group.node_of(&first.identity).await;
-    let file = token_file(&group, node, &first.identity).await;
-    let old = fs::read_to_string(&file).unwrap();
+    let pod = group.pods().get(&first.identity).await.unwrap();
+    let uid = pod.metadata.uid.unwrap();
+    let old = token(node, &uid);
     assert!(!is_refused(&group, &old).await);
     plane.renew_token_key().await.unwrap();
     for node in group.cluster.nodes() {
@@ -33,7 +30,7 @@ async fn a_rotated_token_costs_no_leadership_once_the_old_one_is_refused() {
         node.start_kubelet().unwrap();
     }
     let deadline = Instant::now() + PATIENCE;
-    while fs::read_to_string(&file).unwrap_or_default() == old {
+    while token(node, &uid) == old {
         assert!(Instant::now() < deadline, "the token stays the same");
         sleep(Duration::from_millis(100)).await;
     }
@@ -49,13 +46,11 @@ async fn a_rotated_token_costs_no_leadership_once_the_old_one_is_refused() {
     group.finish_without_a_gap("token rotated", &first).await;
 }
 
-async fn token_file(group: &Group, node: &Node, pod: &str) -> PathBuf {
-    let uid = group.pods().get(pod).await.unwrap().metadata.uid.unwrap();
-    let volumes = node.folder().join(format!(
-        "var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~projected"
-    ));
-    let mut found = fs::read_dir(volumes).unwrap().flatten();
-    found.next().unwrap().path().join("token")
+/// The token in the Pod's volume, which only its node has.
+fn token(node: &Node, pod_uid: &str) -> String {
+    let volume = format!("/var/lib/kubelet/pods/{pod_uid}/volumes/kubernetes.io~projected");
+    let script = format!("cat {volume}/*/token");
+    node.run("sh", &["-c", &script]).unwrap()
 }
 
 async fn is_refused(group: &Group, token: &str) -> bool {
