@@ -16,6 +16,7 @@ use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
+use crate::trial::TryArgs;
 
 /// Keeps exactly one copy of a program running across any number of replicas: never two, almost never none.
 #[derive(Debug, Parser)]
@@ -64,7 +65,9 @@ impl Cli {
         let pod_flags = match &mut cli.command {
             Command::Manifests(args) => Some(&mut args.run),
             Command::Inject(args) => Some(&mut args.run),
-            Command::Run(_) | Command::Doctor(_) | Command::Install { .. } => None,
+            Command::Run(_) | Command::Doctor(_) | Command::Try(_) | Command::Install { .. } => {
+                None
+            }
         };
         if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
             flags.given = given(matches);
@@ -132,6 +135,12 @@ pub(crate) enum Command {
     /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
     /// Pod with its service account, or from anywhere with a kubeconfig. Exit codes: 0 nothing is broken; 1 something is; 2 bad flags.
     Doctor(DoctorArgs),
+    /// Takes a program through what soloist will do to it, and says what it did well and what not.
+    ///
+    /// Starts it four times: it is stopped, loses the lease, is killed, and has to start after that. Nobody is elected and nothing is
+    /// written anywhere. What the program prints goes to standard error. Exit codes: 0 nothing is bad; 1 something is; 2 bad flags; 126
+    /// the program cannot be run; 127 it cannot be found; 130 or 143 interrupted.
+    Try(Box<TryArgs>),
     /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
     Install {
         /// Where to
