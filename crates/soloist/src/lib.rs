@@ -11,6 +11,8 @@ mod health;
 mod inject;
 mod install;
 mod logging;
+#[cfg(test)]
+mod man_pages;
 mod manifests;
 mod notices;
 mod notify;
@@ -24,6 +26,7 @@ mod status_line;
 mod store;
 mod trees;
 mod trial;
+mod version;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -90,6 +93,7 @@ pub fn main() -> ExitCode {
             examine(&args)
         }
         Command::Try(args) => try_out(*args, held),
+        Command::Completions { shell } => printed(Ok(Cli::completions(shell))),
         Command::Install { path } => install(&path),
     }
 }
