@@ -9,7 +9,7 @@ use soloist_core::node::TreeEvent;
 use soloist_core::replica::SpawnFailure;
 use soloist_core::time::Moment;
 use soloist_elector::file::ProcessRef;
-use soloist_process::{Signal, StartError, Supervisor, Tree, TreeEvent as Happening};
+use soloist_process::{Signal, StartError, Supervisor, Tree, TreeEvent as Happening, has_terminal};
 use tracing::{info, warn};
 
 use crate::command::command;
@@ -72,7 +72,11 @@ impl Child {
                 warn!(%error, "no socket for the child's notices: it is started without, and neither READY=1 nor WATCHDOG=1 is heard");
             })
             .ok();
-        let command = command(settings, identity, notify.as_ref());
+        let mut command = command(settings, identity, notify.as_ref());
+        // In the background too: `fg` then brings both to the front.
+        if has_terminal() {
+            command = command.in_callers_group();
+        }
         let tree = supervisor
             .prepare(&command)
             .map_err(|error| failure(&error))?;

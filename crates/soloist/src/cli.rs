@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use soloist_process::{Signal, StopTo};
 
 use crate::doctor::DoctorArgs;
@@ -16,10 +17,11 @@ use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
+use crate::trial::TryArgs;
 
 /// Keeps exactly one copy of a program running across any number of replicas: never two, almost never none.
 #[derive(Debug, Parser)]
-#[command(name = "soloist", version, max_term_width = 100)]
+#[command(name = "soloist", version, long_version = crate::version::LONG, max_term_width = 100)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -64,7 +66,11 @@ impl Cli {
         let pod_flags = match &mut cli.command {
             Command::Manifests(args) => Some(&mut args.run),
             Command::Inject(args) => Some(&mut args.run),
-            Command::Run(_) | Command::Doctor(_) | Command::Install { .. } => None,
+            Command::Run(_)
+            | Command::Doctor(_)
+            | Command::Try(_)
+            | Command::Completions { .. }
+            | Command::Install { .. } => None,
         };
         if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
             flags.given = given(matches);
@@ -79,7 +85,14 @@ impl Cli {
         RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
-    fn definition(is_child: bool) -> clap::Command {
+    /// A script that completes soloist's commands and flags in this shell.
+    pub(crate) fn completions(shell: Shell) -> String {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Self::command(), "soloist", &mut script);
+        String::from_utf8_lossy(&script).into_owned()
+    }
+
+    pub(crate) fn definition(is_child: bool) -> clap::Command {
         let untold = |run: clap::Command| {
             let untold =
                 |run: clap::Command, name| run.mut_arg(name, |arg| arg.env(Resettable::Reset));
@@ -132,6 +145,19 @@ pub(crate) enum Command {
     /// Settings, the API server, rights by verb and resource, the lease and its holder, the Pods, this machine. Changes nothing. From a
     /// Pod with its service account, or from anywhere with a kubeconfig. Exit codes: 0 nothing is broken; 1 something is; 2 bad flags.
     Doctor(DoctorArgs),
+    /// Takes a program through what soloist will do to it, and says what it did well and what not.
+    ///
+    /// Starts it four times: it is stopped, loses the lease, is killed, and has to start after that. Nobody is elected and nothing is
+    /// written anywhere. What the program prints goes to standard error. Exit codes: 0 nothing is bad; 1 something is; 2 bad flags; 126
+    /// the program cannot be run; 127 it cannot be found; 130 or 143 interrupted.
+    Try(Box<TryArgs>),
+    /// Prints a script that completes soloist's commands and flags in a shell.
+    ///
+    /// For bash: `source <(soloist completions bash)`, or once into a file of bash-completion's folder.
+    Completions {
+        /// Which shell
+        shell: Shell,
+    },
     /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
     Install {
         /// Where to

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use soloist_core::ids::Identity;
 use soloist_core::ladder::Ladder;
-use soloist_process::{Command, has_terminal};
+use soloist_process::Command;
 
 use crate::cli::{Cli, Health};
 use crate::notify::NotifySocket;
@@ -51,10 +51,6 @@ pub(crate) fn command(
         .stop_to(settings.stop_to);
     if let Some(user) = &settings.user {
         command = command.user(user.clone());
-    }
-    // In the background too: `fg` then brings both to the front.
-    if has_terminal() {
-        command = command.in_callers_group();
     }
     if let Some(notify) = notify {
         command = command.env("NOTIFY_SOCKET", notify.address());

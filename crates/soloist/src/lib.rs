@@ -11,10 +11,13 @@ mod health;
 mod inject;
 mod install;
 mod logging;
+#[cfg(test)]
+mod man_pages;
 mod manifests;
 mod notices;
 mod notify;
 mod probe;
+mod report;
 mod run;
 mod settings;
 mod signals;
@@ -22,6 +25,8 @@ mod start;
 mod status_line;
 mod store;
 mod trees;
+mod trial;
+mod version;
 
 use std::fmt::Display;
 use std::io::Write;
@@ -44,6 +49,7 @@ use crate::doctor::DoctorArgs;
 use crate::inject::Injected;
 use crate::run::LostSight;
 use crate::settings::Settings;
+use crate::trial::TryArgs;
 
 /// `soloist doctor` has found something that is broken.
 const UNHEALTHY: u8 = 1;
@@ -86,6 +92,8 @@ pub fn main() -> ExitCode {
             held.release([]);
             examine(&args)
         }
+        Command::Try(args) => try_out(*args, held),
+        Command::Completions { shell } => printed(Ok(Cli::completions(shell))),
         Command::Install { path } => install(&path),
     }
 }
@@ -114,6 +122,24 @@ fn examine(args: &DoctorArgs) -> ExitCode {
                 false => ExitCode::from(UNHEALTHY),
             }
         }
+    }
+}
+
+/// Whatever interrupts it, nothing of the program is left.
+fn try_out(args: TryArgs, held: HeldSignals) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    let outcome = runtime.block_on(args.run(held));
+    let swept = kill_abandoned_trees(LONGEST_SWEEP);
+    runtime.shutdown_background();
+    if let Err(left) = swept {
+        return complain(LOST_SIGHT, format_args!("{left}: end it by hand"));
+    }
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
     }
 }
 

@@ -11,7 +11,7 @@ use soloist_elector::clock;
 use soloist_elector::kubernetes::{ConnectError, KubernetesStore, Options};
 use tokio::time::timeout;
 
-use super::report::{Report, Verdict, read};
+use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "API server";
 

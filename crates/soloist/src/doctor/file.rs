@@ -8,7 +8,7 @@ use soloist_elector::LeaseStore;
 use soloist_elector::file::FileStore;
 use tokio::time::timeout;
 
-use super::report::{Report, Verdict, read};
+use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "lease file";
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use soloist_elector::clock;
 use tokio::time::sleep;
 
 use super::cluster::{Cluster, Failure, rounded, text};
-use super::report::{Report, Verdict, read};
+use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "lease";
 const PAUSE: Duration = Duration::from_millis(200);

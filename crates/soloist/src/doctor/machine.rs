@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::report::{Report, Verdict, read};
+use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "this machine";
 

@@ -4,7 +4,6 @@ mod cluster;
 mod file;
 mod lease;
 mod machine;
-mod report;
 mod rights;
 mod workload;
 
@@ -19,14 +18,19 @@ use soloist_elector::kubernetes::Options;
 
 use crate::cli::{StopArgs, TimingArgs};
 use crate::duration::parse as duration;
+use crate::report::{Report, Summary, Verdict, read};
 use crate::settings;
 use crate::store::{StoreChoice, default_path};
 use cluster::{Cluster, text};
-use report::{Report, Verdict, read};
 use rights::Whose;
 use workload::Workload;
 
 const SETTINGS: &str = "settings";
+
+const SUMMARY: Summary = Summary {
+    well: "Nothing is broken",
+    not_well: "Something is broken",
+};
 
 /// Durations are written as 15s, 750ms or 1m30s.
 #[derive(Debug, Args)]
@@ -102,7 +106,7 @@ impl DoctorArgs {
         Ok(Findings {
             is_well: report.is_well(),
             text: match self.output {
-                Output::Text => report.to_text(),
+                Output::Text => report.to_text(SUMMARY),
                 Output::Json => report.to_json(),
             },
         })

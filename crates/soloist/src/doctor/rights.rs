@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, text};
-use super::report::{Report, Verdict, read};
+use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "rights";
 

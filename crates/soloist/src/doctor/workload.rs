@@ -7,8 +7,8 @@ use serde_json::Value;
 use soloist_core::time::Human;
 
 use super::cluster::{Cluster, text};
-use super::report::{Report, Verdict, read};
 use crate::cli::{Cli, RunArgs};
+use crate::report::{Report, Verdict, read};
 use crate::settings;
 
 const GROUP: &str = "Pod";

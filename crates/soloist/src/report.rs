@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// How a check came out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// As it should be.
     Good(String),
     /// It works, and could go better.
@@ -19,28 +19,28 @@ pub(super) enum Verdict {
 
 /// What is wrong, what to do, and where to read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub(super) reason: String,
-    pub(super) advice: String,
-    pub(super) read: &'static str,
+pub(crate) struct Problem {
+    pub(crate) reason: String,
+    pub(crate) advice: String,
+    pub(crate) read: &'static str,
 }
 
 /// Where to read on.
-pub(super) mod read {
-    pub(in super::super) const TROUBLES: &str = "docs/kubernetes.md, When something is wrong";
-    pub(in super::super) const RIGHTS: &str = "docs/kubernetes.md, Rights";
-    pub(in super::super) const CLUSTER: &str =
-        "docs/kubernetes.md, Which cluster, which namespace, who";
-    pub(in super::super) const POD: &str = "docs/kubernetes.md, The Pod";
-    pub(in super::super) const OPERATIONS: &str = "docs/operations.md";
+pub(crate) mod read {
+    pub(crate) const TROUBLES: &str = "docs/kubernetes.md, When something is wrong";
+    pub(crate) const RIGHTS: &str = "docs/kubernetes.md, Rights";
+    pub(crate) const CLUSTER: &str = "docs/kubernetes.md, Which cluster, which namespace, who";
+    pub(crate) const POD: &str = "docs/kubernetes.md, The Pod";
+    pub(crate) const OPERATIONS: &str = "docs/operations.md";
+    pub(crate) const CONTRACT: &str = "docs/child-contract.md";
 }
 
 impl Verdict {
-    pub(super) fn good(text: impl Into<String>) -> Self {
+    pub(crate) fn good(text: impl Into<String>) -> Self {
         Self::Good(text.into())
     }
 
-    pub(super) fn warning(
+    pub(crate) fn warning(
         reason: impl Into<String>,
         advice: impl Into<String>,
         read: &'static str,
@@ -53,7 +53,7 @@ impl Verdict {
         })
     }
 
-    pub(super) fn bad(
+    pub(crate) fn bad(
         reason: impl Into<String>,
         advice: impl Into<String>,
         read: &'static str,
@@ -92,14 +92,21 @@ struct Check {
     verdict: Verdict,
 }
 
+/// What the last line says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Summary {
+    pub(crate) well: &'static str,
+    pub(crate) not_well: &'static str,
+}
+
 /// All that was found, in order.
 #[derive(Debug, Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     checks: Vec<Check>,
 }
 
 impl Report {
-    pub(super) fn add(&mut self, group: &'static str, what: impl Into<String>, verdict: Verdict) {
+    pub(crate) fn add(&mut self, group: &'static str, what: impl Into<String>, verdict: Verdict) {
         let what = what.into();
         self.checks.push(Check {
             group,
@@ -109,14 +116,14 @@ impl Report {
     }
 
     /// Whether nothing is broken.
-    pub(super) fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         !self
             .checks
             .iter()
             .any(|check| matches!(check.verdict, Verdict::Bad(_)))
     }
 
-    pub(super) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self, summary: Summary) -> String {
         let mut text = String::new();
         let mut group = "";
         for check in &self.checks {
@@ -143,9 +150,9 @@ impl Report {
             text,
             "\n{}: {} good, {} warnings, {} bad, {} unknown",
             if self.is_well() {
-                "Nothing is broken"
+                summary.well
             } else {
-                "Something is broken"
+                summary.not_well
             },
             count("good"),
             count("warning"),
@@ -155,7 +162,7 @@ impl Report {
         text
     }
 
-    pub(super) fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let checks: Vec<Value> = self.checks.iter().map(Check::to_json).collect();
         let report = json!({"healthy": self.is_well(), "checks": checks});
         format!("{report:#}\n")
@@ -200,6 +207,11 @@ impl Check {
 mod tests {
     use super::*;
 
+    const SUMMARY: Summary = Summary {
+        well: "Nothing is broken",
+        not_well: "Something is broken",
+    };
+
     #[test]
     fn a_line_each_and_under_it_why_and_what_to_do() {
         let mut report = Report::default();
@@ -215,7 +227,7 @@ mod tests {
             Verdict::Unknown("it cannot be read".into()),
         );
         assert_eq!(
-            report.to_text(),
+            report.to_text(SUMMARY),
             "rights\n✓ create leases\n× update leases\n    it may not\n    Allow it:\n    - a rule\n    see docs/kubernetes.md, Rights\n\n\
              lease\n? it is renewed\n    not checked: it cannot be read\n\nSomething is broken: 1 good, 0 warnings, 1 bad, 1 unknown\n"
         );
@@ -231,6 +243,10 @@ mod tests {
         let mut report = Report::default();
         report.add("pod", "replicas", Verdict::warning("a", "b", read::POD));
         assert!(report.is_well());
-        assert!(report.to_text().contains("‼ replicas\n    a\n    b\n"));
+        assert!(
+            report
+                .to_text(SUMMARY)
+                .contains("‼ replicas\n    a\n    b\n")
+        );
     }
 }
