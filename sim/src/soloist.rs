@@ -8,6 +8,7 @@ use soloist_core::replica::{Exit, Outcome, StateName};
 
 use crate::check::{Source, Violation};
 use crate::clock::SECOND;
+use crate::faults::wall_time;
 use crate::gaps::Cause;
 use crate::hosts::{Newest, Soloist};
 use crate::plan::WAKE_UP;
@@ -92,6 +93,10 @@ impl World {
                         _ => {}
                     }
                 }
+                let answer = match answer {
+                    Answer::Read(snapshot) => Answer::Read(self.stamped(host, snapshot)),
+                    other => other,
+                };
                 soloist.node.handle_answer(now, op, answer);
                 return Ok(shown_its_loss);
             }
@@ -101,6 +106,7 @@ impl World {
                 epoch,
             } if soloist.listens_to == Some(watch) => {
                 let shown_its_loss = self.show(host, soloist, &snapshot, epoch, Source::Watch);
+                let snapshot = self.stamped(host, snapshot);
                 soloist.node.handle_watch(now, watch, snapshot);
                 return Ok(shown_its_loss);
             }
@@ -121,7 +127,7 @@ impl World {
             }
             ToSoloist::HandOver => {
                 self.note_end(soloist, Cause::PlannedHandover);
-                soloist.node.handle_handover(now);
+                soloist.node.handle_handover(now, None);
             }
             ToSoloist::KillPass { .. }
             | ToSoloist::ChildEnded { .. }
@@ -129,6 +135,10 @@ impl World {
             | ToSoloist::Pong { .. } => {}
         }
         Ok(None)
+    }
+
+    fn stamped(&self, host: HostId, snapshot: Snapshot) -> Snapshot {
+        snapshot.received_at(wall_time(self.hosts[host].wall(self.now)))
     }
 
     /// The replica is shown a state of the record; gives the tree that must be killed because of it.

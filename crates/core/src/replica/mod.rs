@@ -149,6 +149,8 @@ pub enum Event {
     StopSignal,
     /// Somebody asks us to let another replica lead.
     HandOver,
+    /// Somebody asks that the child be stopped and nobody lead for now.
+    Pause,
     /// A deadline has been reached.
     Timer(Timer),
 }

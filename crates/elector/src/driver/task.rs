@@ -140,6 +140,14 @@ impl Task {
             Output::Lost(loss) => self.tell(DriverEvent::Lost(loss)).await?,
             Output::Left => self.tell(DriverEvent::Left).await?,
             Output::Holder(holder) => self.tell(DriverEvent::Holder(holder)).await?,
+            Output::Ordered(ordered) => {
+                self.election.resign(clock::now());
+                self.tell(DriverEvent::Ordered(ordered)).await?;
+            }
+            Output::OrderRefused(refusal) => {
+                self.tell(DriverEvent::OrderRefused(refusal)).await?;
+            }
+            Output::Paused(pause) => self.tell(DriverEvent::Paused(pause)).await?,
             Output::Refused { op, for_good } => {
                 if let Some((_, error)) = self.last_error.take_if(|(of, _)| *of == op) {
                     let refused = DriverEvent::Refused { error, for_good };
