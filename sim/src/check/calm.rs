@@ -155,6 +155,7 @@ impl World {
         match self.plan.orders {
             true => {
                 nanos(policy.ladder.stop() + policy.cool_down)
+                    + self.plan.longest_lease() / 2
                     + longest.max().unwrap_or(0)
                     + 5 * SECOND
             }

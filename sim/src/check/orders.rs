@@ -40,13 +40,14 @@ impl World {
             term: soloist.term.unwrap_or(Term::new(u64::MAX)),
             to: to.clone(),
         };
-        if !self.checks.orders.given.contains(&order) {
-            return Err(Violation::OrderOfAnotherTerm);
+        let orders = &mut self.checks.orders;
+        let times = |list: &[Handover]| list.iter().filter(|o| **o == order).count();
+        match (times(&orders.given), times(&orders.obeyed)) {
+            (0, _) => return Err(Violation::OrderOfAnotherTerm),
+            (given, obeyed) if obeyed >= given => return Err(Violation::OrderObeyedTwice),
+            _ => {}
         }
-        if self.checks.orders.obeyed.contains(&order) {
-            return Err(Violation::OrderObeyedTwice);
-        }
-        self.checks.orders.obeyed.push(order);
+        orders.obeyed.push(order);
         Ok(())
     }
 

@@ -249,7 +249,9 @@ impl World {
         let standbys: Vec<_> = others.filter(standby).map(|s| s.id).collect();
         let alive = !standbys.is_empty() && self.rng.percent(60);
         let policy = self.plan.policy(host);
-        let mut bound = nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
+        // A leader whose watch has died silently learns of it by its next renewal.
+        let heard = self.plan.longest_lease() / 2;
+        let mut bound = heard + nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
         let to = if alive {
             let heir = self.rng.pick(&standbys);
             self.checks.phase = Phase::HandingOverTo { heir };
@@ -281,7 +283,8 @@ impl World {
         self.log(host, || format!("PROBE: pause, stop: {stop}"));
         self.checks.phase = Phase::Paused { stop };
         let drain = nanos(self.plan.policy(host).ladder.stop());
-        let length = drain.max(2 * self.plan.longest_lease()) + 8 * SECOND;
+        let lease = self.plan.longest_lease();
+        let length = (lease / 2 + drain).max(2 * lease) + 8 * SECOND;
         self.order_pause(stop, ends_by_itself.then_some(length));
         if !stop {
             self.crash(host, true);
