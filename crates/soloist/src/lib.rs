@@ -21,6 +21,7 @@ mod signals;
 mod start;
 mod status_line;
 mod store;
+mod switch;
 mod trees;
 
 use std::fmt::Display;
@@ -87,6 +88,10 @@ pub fn main() -> ExitCode {
             examine(&args)
         }
         Command::Install { path } => install(&path),
+        Command::Handover(args) => switched(held, args.order()),
+        Command::Pause(args) => switched(held, args.order()),
+        Command::Resume(args) => switched(held, args.order()),
+        Command::Status(args) => switched(held, args.show()),
     }
 }
 
@@ -114,6 +119,21 @@ fn examine(args: &DoctorArgs) -> ExitCode {
                 false => ExitCode::from(UNHEALTHY),
             }
         }
+    }
+}
+
+/// Orders something, or looks.
+fn switched(held: HeldSignals, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    held.release([]);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(switch::code_of(&error), format_args!("{error:#}")),
     }
 }
 
