@@ -61,7 +61,8 @@ impl LeaseArgs {
     fn choice(&self) -> StoreChoice {
         let cluster_is_named = self.kubeconfig.is_some()
             || self.context.is_some()
-            || std::env::var_os("KUBECONFIG").is_some();
+            || std::env::var_os("KUBECONFIG").is_some()
+            || is_kubectl_plugin();
         match &self.store {
             Some(store) => store.clone(),
             None if cluster_is_named => StoreChoice::Kubernetes,
@@ -188,4 +189,11 @@ pub(super) fn is_paused(record: &Record) -> bool {
     let now = clock::wall_time();
     let pause = record.orders.pause;
     pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+}
+
+/// Whether we were called as `kubectl soloist …`, by a link of that name.
+fn is_kubectl_plugin() -> bool {
+    let program = std::env::args_os().next();
+    let path = program.as_deref().map(std::path::Path::new);
+    path.and_then(std::path::Path::file_name) == Some("kubectl-soloist".as_ref())
 }
