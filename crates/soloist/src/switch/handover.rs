@@ -20,6 +20,9 @@ pub(crate) struct HandoverArgs {
     /// Who is to lead next: a replica's name in the lease, on Kubernetes its Pod's. The others stand back for a third of the lease
     #[arg(long, value_name = "REPLICA")]
     pub(crate) to: Option<String>,
+    /// Do not look whether there is such a Pod: for replicas whose names are not their Pods'
+    #[arg(long, requires = "to")]
+    pub(crate) unchecked: bool,
     /// Only in this term: nothing is ordered if another one has begun
     #[arg(long, value_name = "N")]
     pub(crate) term: Option<u64>,
@@ -40,7 +43,7 @@ impl HandoverArgs {
         let heir = self.to.as_deref().map(Identity::try_new).transpose()?;
         let (_, record) = lease.read().await?;
         let (leader, term) = self.leader(&record, &lease)?;
-        if let (Some(heir), Lease::Kubernetes(store)) = (&self.to, &lease)
+        if let (Some(heir), Lease::Kubernetes(store), false) = (&self.to, &lease, self.unchecked)
             && let Some(warning) = pods::check(store, heir).await?
         {
             say(format_args!("warning: {warning}"));

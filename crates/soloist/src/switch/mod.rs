@@ -60,12 +60,8 @@ pub(crate) enum NotDone {
     },
     #[error("{0} leads already")]
     LeadsAlready(String),
-    #[error("there is no replica {name} ({place}){known}")]
-    NoSuchReplica {
-        name: String,
-        place: String,
-        known: String,
-    },
+    #[error("there is no replica {name} ({place})")]
+    NoSuchReplica { name: String, place: String },
     #[error("the replica {name} cannot take over: {why}")]
     Unfit { name: String, why: String },
     #[error("the lease is paused, so nobody could take over; resume first (soloist resume)")]

@@ -53,6 +53,16 @@ pub(super) async fn get(store: &KubernetesStore, path: &str) -> Result<Value, Fa
 /// Whether this Pod can take over. A warning where nobody lets us look.
 pub(super) async fn check(store: &KubernetesStore, name: &str) -> Result<Option<String>, NotDone> {
     let namespace = store.namespace();
+    let none = || NotDone::NoSuchReplica {
+        name: name.to_owned(),
+        place: format!(
+            "namespace {namespace} has no such Pod; for replicas with other names: --unchecked"
+        ),
+    };
+    let is_part_of_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+    if !name.chars().all(is_part_of_name) {
+        return Err(none());
+    }
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     match get(store, &path).await {
         Ok(pod) => match Pod::of(&pod).unfit() {
@@ -62,11 +72,7 @@ pub(super) async fn check(store: &KubernetesStore, name: &str) -> Result<Option<
             }),
             None => Ok(None),
         },
-        Err(failure) if failure.is(404) => Err(NotDone::NoSuchReplica {
-            name: name.to_owned(),
-            place: format!("namespace {namespace} has no such Pod"),
-            known: String::new(),
-        }),
+        Err(failure) if failure.is(404) => Err(none()),
         Err(failure) => Ok(Some(format!(
             "cannot look whether the replica {name} exists ({failure}); if it does not take the lease, another one does"
         ))),
