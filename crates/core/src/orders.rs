@@ -3,6 +3,7 @@
 //! No order can make two lead: one makes a leader drain and release in order, the others make candidates wait.
 //! A term begins by the same rules with and without them.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::ids::{Identity, Term};
@@ -11,7 +12,7 @@ use crate::ids::{Identity, Term};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Orders {
     /// Let another replica lead.
-    pub handover: Option<Handover>,
+    pub handover: Option<Box<Handover>>,
     /// Let nobody take over, until this is taken away.
     pub pause: Option<Pause>,
 }

@@ -288,10 +288,10 @@ pub async fn an_order_leaves_the_record_as_it_is<F: Fixture>(fixture: F) {
     let created = create(&holder, &record).await;
     read(&person).await;
     record.orders = Orders {
-        handover: Some(Handover {
+        handover: Some(Box::new(Handover {
             term: Term::new(4),
             to: Identity::found("b"),
-        }),
+        })),
         pause: Some(Pause {
             stop: true,
             until: Some(WallTime::from_unix_seconds(1_769_882_400)),

@@ -67,7 +67,9 @@ impl World {
         }
         self.log(0, || format!("ORDERED {order:?}"));
         let rng = &mut self.rng;
-        let done = self.store.edit(rng, |r| r.orders.handover = Some(order));
+        let done = self
+            .store
+            .edit(rng, |r| r.orders.handover = Some(order.into()));
         self.tell_of_order(done)
     }
 

@@ -9,6 +9,7 @@ mod images;
 mod journal;
 mod leftovers;
 mod refusals;
+mod switches;
 mod without_rebuilding;
 
 use std::time::Duration;

@@ -319,17 +319,17 @@ fn own_record() -> Record {
 #[test]
 fn an_order_in_the_record_stops_the_child_and_a_later_one_for_that_term_does_nothing() {
     use crate::orders::{Handover, Orders, Pause};
-    let handover = Some(Handover {
+    let handover = Handover {
         term: Term::new(0),
         to: None,
-    });
+    };
     let pause = Some(Pause {
         stop: true,
         until: None,
     });
     for orders in [
         Orders {
-            handover,
+            handover: Some(handover.into()),
             pause: None,
         },
         Orders {

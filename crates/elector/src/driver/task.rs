@@ -37,7 +37,7 @@ struct Ended;
 
 enum Woken {
     Command(Option<Command>),
-    Arrival(Arrival),
+    Arrival(Box<Arrival>),
     Time(io::Result<()>),
 }
 
@@ -72,14 +72,14 @@ impl Task {
         let woken = tokio::select! {
             biased;
             command = self.commands.recv() => Woken::Command(command),
-            arrival = self.carrier.next() => Woken::Arrival(arrival),
+            arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
             rung = self.timer.until(wake) => Woken::Time(rung),
         };
         // Read after waking: a candidate counts from after it saw.
         let now = clock::now();
         match woken {
             Woken::Command(command) => self.obey(now, command.ok_or(Ended)?),
-            Woken::Arrival(arrival) => self.take_in(now, arrival).await?,
+            Woken::Arrival(arrival) => self.take_in(now, *arrival).await?,
             Woken::Time(rung) => rung.map_err(|_| Ended)?,
         }
         // Whatever woke us, time must not wait behind a busy watch.

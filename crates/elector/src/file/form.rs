@@ -56,7 +56,8 @@ impl Form {
                 .unwrap_or(0),
             signature: text("signature").and_then(signature::parse),
             orders: Orders {
-                handover: text("handover").and_then(|text| orders::parse_handover(text).ok()),
+                handover: text("handover")
+                    .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
                 pause: text("pause").and_then(|text| orders::parse_pause(text).ok()),
             },
         }
@@ -111,7 +112,7 @@ impl Form {
         if found.handover != wanted.handover {
             put(
                 "handover",
-                wanted.handover.as_ref().map(orders::handover_to_text),
+                wanted.handover.as_deref().map(orders::handover_to_text),
             );
         }
         if found.pause != wanted.pause {

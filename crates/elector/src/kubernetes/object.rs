@@ -61,7 +61,7 @@ fn record(object: &Value) -> Record {
         signature,
         orders: Orders {
             handover: annotation(object, HANDOVER)
-                .and_then(|text| orders::parse_handover(text).ok()),
+                .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
             pause: annotation(object, PAUSE).and_then(|text| orders::parse_pause(text).ok()),
         },
     }

@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Follow {
     carrier: StoreCarrier,
     requests: u64,
-    watched: bool,
+    /// A read is under way, or a watch.
+    busy: bool,
 }
 
 impl Follow {
@@ -26,14 +27,15 @@ impl Follow {
         Self {
             carrier: lease.carrier(),
             requests: 0,
-            watched: false,
+            busy: false,
         }
     }
 
-    /// The next state; the first is the one that is there now.
+    /// The next state, or that there is none any more; the first is what is there now. May be cancelled: nothing is lost.
     pub(super) async fn next(&mut self) -> Option<Record> {
         loop {
-            if !self.watched {
+            if !self.busy {
+                self.busy = true;
                 self.requests += 1;
                 let op = OpId::new(self.requests);
                 self.carrier.carry(StoreCommand::Read { op });
@@ -43,7 +45,6 @@ impl Follow {
                     answer: Answer::Read(snapshot),
                     ..
                 } => {
-                    self.watched = true;
                     let watch = WatchId::new(self.requests);
                     let after = snapshot.version;
                     self.carrier.carry(StoreCommand::Watch { watch, after });
@@ -51,7 +52,7 @@ impl Follow {
                 }
                 Arrival::Change { snapshot, .. } => return snapshot.record,
                 Arrival::Answer { .. } | Arrival::WatchEnded { .. } => {
-                    self.watched = false;
+                    self.busy = false;
                     sleep(PAUSE).await;
                 }
             }

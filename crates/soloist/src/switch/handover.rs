@@ -60,10 +60,10 @@ impl HandoverArgs {
                 .into());
             }
             Ok(Orders {
-                handover: Some(Handover {
+                handover: Some(Box::new(Handover {
                     term: Term::new(term),
                     to: heir.clone(),
-                }),
+                })),
                 ..record.orders.clone()
             })
         });

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::follow::Follow;
 use super::lease::{Lease, Times, is_paused};
 use super::pods::{self, LOOK, Pod};
-use super::{LeaseArgs, say};
+use super::{LeaseArgs, NotDone, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -49,9 +49,8 @@ impl StatusArgs {
         let mut last = record;
         loop {
             // Pods change, too.
-            match timeout(LOOK, follow.next()).await {
-                Ok(Some(record)) => last = record,
-                Ok(None) | Err(_) => {}
+            if let Ok(found) = timeout(LOOK, follow.next()).await {
+                last = found.ok_or_else(|| NotDone::NoLease(lease.describe()))?;
             }
             let now = self.told(&lease, &last).await;
             if now != shown {

@@ -184,7 +184,7 @@ impl Election {
             (Kind::Write(write), Answer::Written(version)) => {
                 self.rights.granted(now, Right::Write);
                 self.requests.landed(now, op);
-                self.written(now, request.sent, write, version);
+                self.written(now, request.sent, *write, version);
             }
             (Kind::Write(write), Answer::LostRace) => {
                 self.rights.granted(now, Right::Write);

@@ -1,5 +1,7 @@
 //! What the orders in the record mean for us.
 
+use alloc::boxed::Box;
+
 use super::{Election, Phase};
 use crate::election::Output;
 use crate::ids::{Identity, InstanceId, OpId};
@@ -11,7 +13,7 @@ use crate::time::Moment;
 #[derive(Debug)]
 pub(super) struct Heeded {
     /// The handover that was obeyed or refused in this term.
-    handover: Option<Handover>,
+    handover: Option<Box<Handover>>,
     /// The stop that was obeyed in this term.
     stop: Option<Pause>,
     /// The pause that people have been told of.

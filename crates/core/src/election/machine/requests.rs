@@ -1,5 +1,6 @@
 //! The requests that the election makes, and their pace: one at a time.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -44,7 +45,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum Kind {
     Read { raced: bool },
-    Write(Write),
+    Write(Box<Write>),
 }
 
 #[derive(Debug)]
@@ -241,13 +242,13 @@ impl Election {
         self.requests.in_flight = Some(Request {
             op,
             sent: now,
-            kind: Kind::Write(Write {
+            kind: Kind::Write(Box::new(Write {
                 op,
                 purpose,
                 claim,
                 known: self.knowledge.version(),
                 record,
-            }),
+            })),
         });
     }
 

@@ -5,10 +5,13 @@ use crate::orders::{Handover, OrderRefusal, Ordered, Pause, WallTime};
 
 fn handover(term: u64, to: Option<&str>) -> Orders {
     Orders {
-        handover: Some(Handover {
-            term: Term::new(term),
-            to: to.map(name),
-        }),
+        handover: Some(
+            Handover {
+                term: Term::new(term),
+                to: to.map(name),
+            }
+            .into(),
+        ),
         pause: None,
     }
 }
