@@ -390,6 +390,7 @@ impl Node {
                 self.tell(Notice::Ordered(ordered));
                 Some(event)
             }
+            election::Output::NamedHeir => Some(Event::NamedHeir),
             election::Output::OrderRefused(refusal) => {
                 self.tell(Notice::OrderRefused(refusal));
                 None

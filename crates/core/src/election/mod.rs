@@ -213,6 +213,8 @@ pub enum Output {
     Holder(Option<Identity>),
     /// An order for our term: to be obeyed with [`Election::resign`] and, when our tree is empty, [`Election::leave`].
     Ordered(Ordered),
+    /// A release names us as the one to lead next, and we do not stand: see [`Election::stand`].
+    NamedHeir,
     /// An order that we do not obey.
     OrderRefused(OrderRefusal),
     /// From now on nobody may take the lease; or, with `None`, somebody may again.

@@ -151,6 +151,8 @@ pub enum Event {
     HandOver,
     /// Somebody asks that the child be stopped and nobody lead for now.
     Pause,
+    /// The election: the last leader has released to us by name.
+    NamedHeir,
     /// A deadline has been reached.
     Timer(Timer),
 }

@@ -58,6 +58,7 @@ impl Replica {
             Event::StopSignal => self.stop_signal(now),
             Event::HandOver => self.hand_over(now, true),
             Event::Pause => self.hand_over(now, false),
+            Event::NamedHeir => self.named_heir(),
             Event::Timer(timer) => self.timer(now, timer),
         }
     }
@@ -184,6 +185,22 @@ impl Replica {
     fn left(&mut self) -> Vec<Action> {
         match self.intent {
             Intent::Terminate { outcome } if self.tree.is_empty() => self.exit(outcome),
+            Intent::Run
+            | Intent::StayOut { .. }
+            | Intent::Restart { .. }
+            | Intent::StepDown { .. }
+            | Intent::Terminate { .. }
+            | Intent::Done => vec![],
+        }
+    }
+
+    /// Whoever is wanted by name need not stay out any longer.
+    fn named_heir(&mut self) -> Vec<Action> {
+        match self.intent {
+            Intent::StayOut { .. } if self.tree.is_empty() => {
+                self.intent = Intent::Run;
+                vec![Action::Stand]
+            }
             Intent::Run
             | Intent::StayOut { .. }
             | Intent::Restart { .. }

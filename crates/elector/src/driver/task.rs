@@ -144,6 +144,8 @@ impl Task {
                 self.election.resign(clock::now());
                 self.tell(DriverEvent::Ordered(ordered)).await?;
             }
+            // Whoever has left has its reasons, and we know of none to come back.
+            Output::NamedHeir => {}
             Output::OrderRefused(refusal) => {
                 self.tell(DriverEvent::OrderRefused(refusal)).await?;
             }

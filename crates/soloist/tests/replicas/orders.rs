@@ -69,6 +69,10 @@ fn a_handover_drains_and_the_named_replica_leads_next() {
     // An order is obeyed once.
     thread::sleep(2 * lease());
     assert_eq!(group.events("start").len(), 2);
+    // And back: who is wanted by name does not cool down.
+    let told = order(&group, &["handover", "--to", "r0", "--wait"]);
+    assert_eq!(told.code, 0, "{}", told.text);
+    assert!(told.text.contains("r0 leads in term 2"), "{}", told.text);
 }
 
 #[test]

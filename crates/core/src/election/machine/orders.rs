@@ -102,6 +102,9 @@ impl Election {
             Some(heir) if *heir == self.config.identity => {
                 self.requests.after_the_crowd = now;
                 self.heeded.after_the_heir = now;
+                if self.phase == Phase::Idle && self.heeded.heir_of != Some(release) {
+                    self.outputs.push_back(Output::NamedHeir);
+                }
             }
             Some(_) if self.heeded.heir_of != Some(release) => {
                 self.heeded.after_the_heir = now + self.config.timings.heir_patience();

@@ -132,6 +132,19 @@ fn the_heir_takes_over_at_once() {
 }
 
 #[test]
+fn an_heir_that_does_not_stand_is_told_once_that_it_is_wanted() {
+    let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
+    bench.leave(0.5);
+    let release = released_to("me", held("b", 15, 4));
+    let outputs = bench.watch(1.0, at(8, release.clone()));
+    assert!(outputs.contains(&Output::NamedHeir));
+    let outputs = bench.watch(1.1, at(9, release));
+    assert!(!outputs.contains(&Output::NamedHeir));
+    bench.stand(1.2);
+    assert!(bench.is_writing());
+}
+
+#[test]
 fn an_heir_that_has_led_and_released_holds_nobody_back() {
     let mut bench = Bench::shown(me(), at(7, held("b", 15, 4)));
     bench.watch(1.0, at(8, released_to("c", held("b", 15, 4))));

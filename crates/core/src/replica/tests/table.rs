@@ -47,6 +47,7 @@ fn events() -> Vec<Event> {
         Event::StopSignal,
         Event::HandOver,
         Event::Pause,
+        Event::NamedHeir,
     ];
     events.extend(losses.map(Event::Lost));
     events.extend(failures.map(Event::SpawnFailed));
