@@ -51,7 +51,12 @@ impl Follow {
                     return snapshot.record;
                 }
                 Arrival::Change { snapshot, .. } => return snapshot.record,
-                Arrival::Answer { .. } | Arrival::WatchEnded { .. } => {
+                // A file that is written twice in a moment shows the second state only.
+                Arrival::WatchEnded { .. } => {
+                    self.busy = false;
+                    sleep(PAUSE / 20).await;
+                }
+                Arrival::Answer { .. } => {
                     self.busy = false;
                     sleep(PAUSE).await;
                 }

@@ -106,6 +106,7 @@ impl HandoverArgs {
     async fn watch(&self, mut follow: Follow, term: u64, leader: &str) -> anyhow::Result<()> {
         let began = clock::now();
         let mut released = None;
+        let mut last_held = began;
         let ended = timeout(self.timeout, async {
             loop {
                 let Some(record) = follow.next().await else {
@@ -115,7 +116,9 @@ impl HandoverArgs {
                 if record.transitions > term && record.holder.is_some() {
                     return (record, now);
                 }
-                if record.holder.is_none() && released.is_none() {
+                if record.holder.is_some() {
+                    last_held = now;
+                } else if released.is_none() {
                     released = Some(now);
                     say(format_args!(
                         "{} {leader} has released the lease",
@@ -141,9 +144,19 @@ impl HandoverArgs {
             since(began, now),
             record.transitions
         ));
-        if let Some(released) = released {
-            let gap = Duration::from_millis(now.since(released).as_millis() as u64);
-            say(format_args!("nobody held the lease for {}", Human(gap)));
+        let rounded = |gap: Duration| Human(Duration::from_millis(gap.as_millis() as u64));
+        match released {
+            Some(at) => {
+                let gap = rounded(now.since(at));
+                say(format_args!("nobody held the lease for {gap}"));
+            }
+            // A lease file does not show every state.
+            None => {
+                let most = rounded(now.since(last_held));
+                say(format_args!(
+                    "nobody held the lease for less than {most}: its release went by unseen"
+                ));
+            }
         }
         match &self.to {
             Some(heir) if *heir != next => Err(NotDone::HeirPassedOver {

@@ -59,12 +59,14 @@ fn a_handover_drains_and_the_named_replica_leads_next() {
     );
     for line in [
         "ordered: r0 (term 0) hands over to r2",
-        "r0 has released the lease",
         "r2 leads in term 1",
         "nobody held the lease for ",
     ] {
         assert!(told.text.contains(line), "{line}: {}", told.text);
     }
+    // A lease file does not show every state.
+    let seen = told.text.contains("r0 has released the lease");
+    assert!(seen || place::is_a_file(), "{}", told.text);
     assert_eq!(group.events("start").len(), 2);
     // An order is obeyed once.
     thread::sleep(2 * lease());
