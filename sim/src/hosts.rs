@@ -95,6 +95,8 @@ pub(crate) struct Soloist {
     pub(crate) landed: Option<(OpId, Newest)>,
     /// When the store first refused it something, by its clock.
     pub(crate) refused_since: Option<Moment>,
+    /// The term that it was last elected for.
+    pub(crate) term: Option<Term>,
     pub(crate) exited: bool,
 }
 
@@ -202,6 +204,7 @@ impl Host {
             has_written: false,
             landed: None,
             refused_since: None,
+            term: None,
             exited: false,
         }
     }

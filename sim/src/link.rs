@@ -157,6 +157,9 @@ impl World {
                 });
                 if let Answer::Written(version) = answer {
                     let stale = *base_epoch < self.store.epoch && *base != Base::Absent;
+                    if !stale {
+                        self.note_taken(host, sent, before.as_ref(), *purpose);
+                    }
                     self.note_written(before, record, *purpose, stale);
                     self.tell_watchers(version);
                 }

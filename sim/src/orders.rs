@@ -147,6 +147,7 @@ impl World {
             }
             Notice::Elected(elected) => {
                 soloist.valid_until = elected.valid_until;
+                soloist.term = Some(elected.term);
                 self.elected(host, soloist, elected)?;
             }
             Notice::Extended { valid_until } => {
@@ -167,6 +168,13 @@ impl World {
                 }
                 self.check_loss(host, loss)?;
             }
+            Notice::Ordered(ordered) => {
+                self.log(host, || format!("obeys {ordered:?}"));
+                self.note_end(soloist, Cause::PlannedHandover);
+                self.check_obeyed(soloist, ordered)?;
+            }
+            Notice::OrderRefused(refusal) => self.log(host, || format!("refuses: {refusal}")),
+            Notice::Paused(pause) => self.log(host, || format!("sees a pause: {pause:?}")),
             Notice::Left
             | Notice::Holder(_)
             | Notice::KillTakesLong { .. }

@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     /// When the faults are over.
     pub(crate) calm_at: Nanos,
     pub(crate) faults: Vec<(Nanos, Fault)>,
+    /// People order handovers and pauses.
+    pub(crate) orders: bool,
     policy: Policy,
 }
 
@@ -77,6 +79,7 @@ impl Plan {
             once,
             calm_at,
             faults,
+            orders: false,
             policy: Policy {
                 on_loss: match graceful {
                     true => OnLoss::Graceful,
@@ -85,6 +88,19 @@ impl Plan {
                 once,
                 ..draw_policy(rng, usual)
             },
+        }
+    }
+
+    /// Drawn apart from all else, so that a schedule without orders is what its seed has always been.
+    pub(crate) fn draw_orders(&mut self, seed: u64, without: Without) {
+        let rng = &mut Rng::from_seed(seed ^ 0x006f_7264_6572_7300);
+        if !rng.percent(30) || without.contains(Counter::OrderHandover) {
+            return;
+        }
+        self.orders = true;
+        for _ in 0..rng.between(1, 5) {
+            let at = rng.between(0, self.calm_at);
+            self.faults.push((at, rng.pick(Fault::ORDERS)));
         }
     }
 

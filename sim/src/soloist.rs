@@ -8,6 +8,7 @@ use soloist_core::replica::{Exit, Outcome, StateName};
 
 use crate::check::{Source, Violation};
 use crate::clock::{SECOND, nanos};
+use crate::faults::wall_time;
 use crate::gaps::Cause;
 use crate::hosts::{Newest, Soloist};
 use crate::plan::WAKE_UP;
@@ -95,6 +96,10 @@ impl World {
                         _ => {}
                     }
                 }
+                let answer = match answer {
+                    Answer::Read(snapshot) => Answer::Read(self.stamped(host, snapshot)),
+                    other => other,
+                };
                 soloist.node.handle_answer(now, op, answer);
                 return Ok(shown_its_loss);
             }
@@ -104,6 +109,7 @@ impl World {
                 epoch,
             } if soloist.listens_to == Some(watch) => {
                 let shown_its_loss = self.show(host, soloist, &snapshot, epoch, Source::Watch);
+                let snapshot = self.stamped(host, snapshot);
                 soloist.node.handle_watch(now, watch, snapshot);
                 return Ok(shown_its_loss);
             }
@@ -124,7 +130,7 @@ impl World {
             }
             ToSoloist::HandOver => {
                 self.note_end(soloist, Cause::PlannedHandover);
-                soloist.node.handle_handover(now);
+                soloist.node.handle_handover(now, None);
             }
             ToSoloist::KillPass { .. }
             | ToSoloist::ChildEnded { .. }
@@ -132,6 +138,10 @@ impl World {
             | ToSoloist::Pong { .. } => {}
         }
         Ok(None)
+    }
+
+    fn stamped(&self, host: HostId, snapshot: Snapshot) -> Snapshot {
+        snapshot.received_at(wall_time(self.hosts[host].wall(self.now)))
     }
 
     /// The replica is shown a state of the record; gives the tree that must be killed because of it.

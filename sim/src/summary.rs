@@ -92,6 +92,10 @@ counters! {
     ProbeCrash = "crashes of the leader in calm conditions, each with its bound",
     /// Calm conditions.
     ProbeStalledRequest = "swallowed requests in calm conditions, which may cost nothing",
+    /// Calm conditions.
+    ProbeHeir = "handovers to a named replica in calm conditions, living or not, each with its bound",
+    /// Calm conditions.
+    ProbePause = "pauses in calm conditions, in which nobody leads and whose end has a bound",
     /// Jobs.
     JobsDone = "jobs run to their end",
     /// A request that never arrived.
@@ -162,6 +166,16 @@ counters! {
     TwoStopSignals = "fault: two stop signals",
     /// An operator's wish.
     HandOver = "fault: handover asked for",
+    /// soloist handover.
+    OrderHandover = "fault: handover ordered in the record, to anyone, to a replica or to none that exists",
+    /// kubectl annotate lease.
+    OrderForAnotherTerm = "fault: handover ordered for another term",
+    /// soloist pause.
+    OrderPause = "fault: pause ordered",
+    /// soloist pause --stop.
+    OrderPauseStop = "fault: pause that stops the child ordered",
+    /// soloist resume.
+    OrderResume = "fault: pause ended by an order",
     /// SIGSTOP of soloist.
     FreezeSoloist = "fault: soloist frozen",
     /// SIGSTOP of the guard.

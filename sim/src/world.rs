@@ -60,7 +60,8 @@ pub(crate) struct StalledRequest {
 impl World {
     pub(crate) fn new(seed: u64, options: Options) -> Self {
         let mut rng = Rng::from_seed(seed);
-        let plan = Plan::draw(&mut rng, options.without);
+        let mut plan = Plan::draw(&mut rng, options.without);
+        plan.draw_orders(seed, options.without);
         let hosts: Vec<_> = (0..plan.replicas + usize::from(plan.client_go))
             .map(|id| Host::draw(&mut rng, id, &plan))
             .collect();
@@ -314,6 +315,7 @@ impl World {
             self.queue.push(self.now, Event::InTree { tree, what });
         }
         self.stalled_request = None;
+        self.order_resume();
         self.log(0, || format!("must lead within {} ms", bound / MILLI));
         self.queue.push(self.now + bound, Event::CheckLeader);
     }

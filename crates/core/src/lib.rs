@@ -26,6 +26,7 @@ pub mod ids;
 pub mod keepalive;
 pub mod ladder;
 pub mod node;
+pub mod orders;
 pub mod record;
 pub mod replica;
 pub mod spread;

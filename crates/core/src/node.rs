@@ -19,6 +19,7 @@ use core::time::Duration;
 
 use crate::election::{self, Answer, Config, Elected, Election, Loss, StoreCommand, Tenure};
 use crate::ids::{Identity, OpId, Term, Token, TreeId, WatchId};
+use crate::orders::{OrderRefusal, Ordered, Pause};
 use crate::record::Snapshot;
 use crate::replica::{Action, Event, Exit, Outcome, Policy, Replica, SpawnFailure, StateName};
 use crate::time::Moment;
@@ -102,6 +103,12 @@ pub enum Notice {
     Left,
     /// Another holder was seen in the record, or none.
     Holder(Option<Identity>),
+    /// An order in the record is obeyed.
+    Ordered(Ordered),
+    /// An order in the record is not obeyed.
+    OrderRefused(OrderRefusal),
+    /// From now on nobody may take the lease; or, with `None`, somebody may again.
+    Paused(Option<Pause>),
     /// The tree was ordered to be killed then, and still is not empty. Said again and again.
     KillTakesLong {
         /// When it was ordered.
@@ -199,9 +206,17 @@ impl Node {
         self.feed(now, Event::StopSignal);
     }
 
-    /// Somebody asks us to let another replica lead.
-    pub fn handle_handover(&mut self, now: Moment) {
+    /// Somebody asks us to let another replica lead: this one, or anyone.
+    pub fn handle_handover(&mut self, now: Moment, heir: Option<Identity>) {
+        if let Some(heir) = heir {
+            self.name_heir(heir);
+        }
         self.feed(now, Event::HandOver);
+    }
+
+    /// Who is to lead when our term ends, if it ends in order.
+    pub fn name_heir(&mut self, heir: Identity) {
+        self.election.name_heir(heir);
     }
 
     /// Time has passed.
@@ -365,6 +380,23 @@ impl Node {
             }
             election::Output::Holder(holder) => {
                 self.tell(Notice::Holder(holder));
+                None
+            }
+            election::Output::Ordered(ordered) => {
+                let event = match &ordered {
+                    Ordered::Handover(_) => Event::HandOver,
+                    Ordered::Stop => Event::Pause,
+                };
+                self.tell(Notice::Ordered(ordered));
+                Some(event)
+            }
+            election::Output::NamedHeir => Some(Event::NamedHeir),
+            election::Output::OrderRefused(refusal) => {
+                self.tell(Notice::OrderRefused(refusal));
+                None
+            }
+            election::Output::Paused(pause) => {
+                self.tell(Notice::Paused(pause));
                 None
             }
             election::Output::Refused { op, for_good } => {

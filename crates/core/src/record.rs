@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
+use crate::orders::{Orders, WallTime};
 use crate::timings::LeaseDuration;
 
 /// What is in the store, without its timestamps: they are for people, and no decision can read what
@@ -18,6 +19,8 @@ pub struct Record {
     pub transitions: u64,
     /// What soloist keeps beside the fields that every elector knows.
     pub signature: Option<Signature>,
+    /// What people order of whoever leads.
+    pub orders: Orders,
 }
 
 /// soloist's signature under a record: which process wrote it, and what it promised.
@@ -42,6 +45,8 @@ pub struct Signature {
     pub base: Version,
     /// Whether it was a release, made after its tree was empty.
     pub released: bool,
+    /// A release: the replica that is to lead next. The others let it go first, for a while.
+    pub heir: Option<Identity>,
 }
 
 /// One state of the store: the record, or that there is none, at a version.
@@ -54,6 +59,8 @@ pub struct Snapshot {
     /// The store can prove that every process that could act for the holder is dead (one machine, same
     /// boot, pid and start time). Most stores cannot, and leave it `false`.
     pub holder_gone: bool,
+    /// What this machine's wall clock said when it was received, for the end of a pause.
+    pub received: Option<WallTime>,
 }
 
 impl Snapshot {
@@ -64,6 +71,16 @@ impl Snapshot {
             version,
             record,
             holder_gone: false,
+            received: None,
+        }
+    }
+
+    /// The same, received then.
+    #[must_use]
+    pub fn received_at(self, wall: WallTime) -> Self {
+        Self {
+            received: Some(wall),
+            ..self
         }
     }
 }
@@ -144,7 +161,9 @@ mod tests {
                 write: OpId::new(9),
                 base: Version::new(3),
                 released: false,
+                heir: None,
             }),
+            orders: Orders::NONE,
         }
     }
 

@@ -273,6 +273,12 @@ impl Timings {
         (self.lease.get() / 20).min(Duration::from_millis(500))
     }
 
+    /// After a release that names an heir, the others let it go first for this long: a third of the lease.
+    #[must_use]
+    pub fn heir_patience(&self) -> Duration {
+        self.lease.get() / 3
+    }
+
     /// What a lost lease leaves the child between SIGTERM and SIGKILL.
     #[must_use]
     pub fn loss_grace(&self) -> Duration {

@@ -2,14 +2,22 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use soloist_clock::TimerFd;
+use soloist_core::orders::WallTime;
 use soloist_core::time::Moment;
 
 use crate::readable::{self, Readable};
 
 pub use soloist_clock::now;
+
+/// The time of day. It decides nothing but when a pause is over.
+#[must_use]
+pub fn wall_time() -> WallTime {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+    WallTime::from_unix_seconds(since_epoch.map_or(0, |since| since.as_secs()))
+}
 
 /// A timer that rings at a [`Moment`], also when the machine was suspended in between.
 #[derive(Debug)]

@@ -57,6 +57,8 @@ pub mod file;
 pub mod kubernetes;
 #[cfg(feature = "memory")]
 pub mod memory;
+#[cfg(any(feature = "file", feature = "kubernetes"))]
+pub mod orders;
 pub mod random;
 mod readable;
 pub mod repeats;

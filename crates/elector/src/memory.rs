@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::{Stream, stream};
 use soloist_core::election::{Base, Purpose};
 use soloist_core::ids::Version;
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use tokio::sync::watch;
 
@@ -225,6 +226,19 @@ impl LeaseStore for MemoryStore {
         };
         self.shared.changed.send_replace(());
         outcome
+    }
+
+    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
+        let written = {
+            let mut state = self.state();
+            let Some(mut record) = state.current().record.clone() else {
+                return Err(StoreError::LostRace("there is no lease".into()));
+            };
+            record.orders = orders.clone();
+            state.compare_and_swap(Base::Version(base), &record)?
+        };
+        self.shared.changed.send_replace(());
+        Ok(written)
     }
 
     fn watch(

@@ -1,8 +1,8 @@
 //! soloist's signature under a record, as one line of text.
 //!
-//! `v1 instance=<32 hex> term=4 lease=15 write=9 base=1207 released=no pod=<uid> holder=<identity>`
+//! `v1 instance=<32 hex> term=4 lease=15 write=9 base=1207 released=no pod=<uid> heir=<identity> holder=<identity>`
 //!
-//! `pod` is left out if there is none. The holder comes last, because it may contain anything.
+//! `pod` and `heir` are left out if there is none. The holder comes last, because it may contain anything.
 
 use std::time::Duration;
 
@@ -21,16 +21,19 @@ pub(crate) fn to_text(signature: &Signature) -> String {
         write,
         base,
         released,
+        heir,
     } = signature;
-    let pod = match pod.as_ref().map(PodUid::as_str) {
-        // A UID with a space in it could not be read back; without it, only a quick restart is lost.
-        Some(uid) if !uid.contains(' ') => format!(" pod={uid}"),
+    let optional = |name: &str, value: Option<&str>| match value {
+        // What has a space in it could not be read back; without it, only a quick restart is lost, or an heir's turn.
+        Some(value) if !value.contains(' ') => format!(" {name}={value}"),
         Some(_) | None => String::new(),
     };
+    let pod = optional("pod", pod.as_ref().map(PodUid::as_str));
+    let heir = optional("heir", heir.as_ref().map(Identity::as_str));
     let released = if *released { "yes" } else { "no" };
     let lease = duration.seconds();
     format!(
-        "v1 instance={instance} term={term} lease={lease} write={write} base={base} released={released}{pod} holder={holder}"
+        "v1 instance={instance} term={term} lease={lease} write={write} base={base} released={released}{pod}{heir} holder={holder}"
     )
 }
 
@@ -52,8 +55,17 @@ pub(crate) fn parse(text: &str) -> Option<Signature> {
         "no" => false,
         _ => return None,
     };
-    let pod = match fields.next() {
-        Some(pod) => Some(PodUid::new(pod.strip_prefix("pod=")?)?),
+    let mut fields = fields.peekable();
+    let mut optional = |name: &str| {
+        let value = fields.next_if(|field| field.starts_with(name))?;
+        Some(&value[name.len()..])
+    };
+    let pod = match optional("pod=") {
+        Some(pod) => Some(PodUid::new(pod)?),
+        None => None,
+    };
+    let heir = match optional("heir=") {
+        Some(heir) => Some(Identity::found(heir)?),
         None => None,
     };
     if fields.next().is_some() {
@@ -68,6 +80,7 @@ pub(crate) fn parse(text: &str) -> Option<Signature> {
         write,
         base,
         released,
+        heir,
     })
 }
 
@@ -85,6 +98,7 @@ mod tests {
             write: OpId::new(9),
             base: Version::new(1207),
             released,
+            heir: None,
         }
     }
 
@@ -95,6 +109,14 @@ mod tests {
             signature(Some("0c1e-77"), "pod-a", true),
             signature(Some("1"), "x holder=y pod=z", false),
             signature(None, " ", false),
+            Signature {
+                heir: Identity::found("web-1"),
+                ..signature(Some("1"), "a", true)
+            },
+            Signature {
+                heir: Identity::found("web-1"),
+                ..signature(None, "a", true)
+            },
         ] {
             assert_eq!(parse(&to_text(&signature)), Some(signature));
         }
@@ -114,6 +136,8 @@ mod tests {
             &good.replace("write=9", "write=-9"),
             &good.replace("pod=1", "pod="),
             &good.replace("pod=1", "pod=1 extra=1"),
+            &good.replace("pod=1", "heir=b pod=1"),
+            &good.replace("pod=1", "pod=1 heir="),
             &good.replace("holder=a", "holder="),
         ] {
             assert_eq!(parse(bad), None, "{bad}");

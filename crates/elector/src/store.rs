@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use soloist_core::election::{Answer, Base, Purpose};
 use soloist_core::ids::Version;
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use soloist_core::time::Human;
 
@@ -27,6 +28,14 @@ pub trait LeaseStore: Send + Sync + 'static {
         base: Base,
         record: &Record,
         purpose: Purpose,
+    ) -> impl Future<Output = Result<Version, StoreError>> + Send;
+
+    /// Writes these orders, and nothing else, if the record still is at `base`, and says as which version they landed.
+    /// To be called only by who has read that version with this handle.
+    fn order(
+        &self,
+        base: Version,
+        orders: &Orders,
     ) -> impl Future<Output = Result<Version, StoreError>> + Send;
 
     /// Every change after this version, in order and without a gap; or the stream ends with an error.

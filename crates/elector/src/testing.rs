@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use futures_util::{Stream, StreamExt};
 use soloist_core::election::{Base, Purpose};
 use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
+use soloist_core::orders::{Handover, Orders, Pause, WallTime};
 use soloist_core::record::{Record, Signature, Snapshot};
 use soloist_core::timings::LeaseDuration;
 
@@ -70,7 +71,9 @@ pub fn held_by(holder: &str, instance: u128, write: u64) -> Record {
             write: OpId::new(write),
             base: Version::new(3),
             released: false,
+            heir: None,
         }),
+        orders: Orders::NONE,
     }
 }
 
@@ -277,6 +280,39 @@ pub async fn a_release_is_read_as_one<F: Fixture>(fixture: F) {
     assert!(found.record.is_some_and(|r| r.released_by_its_holder()));
 }
 
+/// An order is written beside a record that stays as it is, upon exactly the version that was read; the holder's next write sees
+/// it, and can take it away.
+pub async fn an_order_leaves_the_record_as_it_is<F: Fixture>(fixture: F) {
+    let (holder, person) = (fixture.store(), fixture.store());
+    let mut record = held_by("a", 1, 1);
+    let created = create(&holder, &record).await;
+    read(&person).await;
+    record.orders = Orders {
+        handover: Some(Box::new(Handover {
+            term: Term::new(4),
+            to: Identity::found("b"),
+        })),
+        pause: Some(Pause {
+            stop: true,
+            until: Some(WallTime::from_unix_seconds(1_769_882_400)),
+        }),
+    };
+    let mut changes = Box::pin(holder.watch(created));
+    let ordered = in_time(person.order(created, &record.orders)).await;
+    let seen = next(&mut changes).await;
+    assert_eq!(seen, Ok(read(&holder).await));
+    let Ok(ordered) = ordered else {
+        panic!("not ordered: {ordered:?}");
+    };
+    assert_eq!(seen, Ok(Snapshot::new(ordered, Some(record.clone()))));
+    let stale = in_time(person.order(created, &Orders::NONE)).await;
+    assert!(lost(&stale), "{stale:?}");
+    record.orders = Orders::NONE;
+    let version = renew(&holder, ordered, &record).await;
+    let found = read(&person).await;
+    assert_eq!((found.version, found.record), (version, Some(record)));
+}
+
 /// The watch shows changes by write, edit and deletion, each with the version that a read would give.
 pub async fn the_watch_shows_every_change_in_order<F: Fixture>(fixture: F) {
     let store = fixture.store();
@@ -404,6 +440,7 @@ macro_rules! conformance_tests {
             the_version_grows_across_deletion,
             a_record_survives_being_written_and_read,
             a_release_is_read_as_one,
+            an_order_leaves_the_record_as_it_is,
             the_watch_shows_every_change_in_order,
             the_watch_never_skips,
             thirty_watches_see_a_release,

@@ -17,6 +17,7 @@ use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
+use crate::switch::{HandoverArgs, PauseArgs, ResumeArgs, StatusArgs};
 use crate::trial::TryArgs;
 
 /// Keeps exactly one copy of a program running across any number of replicas: never two, almost never none.
@@ -70,7 +71,11 @@ impl Cli {
             | Command::Doctor(_)
             | Command::Try(_)
             | Command::Completions { .. }
-            | Command::Install { .. } => None,
+            | Command::Install { .. }
+            | Command::Handover(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Status(_) => None,
         };
         if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
             flags.given = given(matches);
@@ -158,6 +163,23 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
+    /// Shows who leads, in which term, since when, who stands by, and what is ordered.
+    ///
+    /// From anywhere with a kubeconfig, in a Pod, or for a lease file. Needs get and list on the one Lease; with get and list on Pods it
+    /// also tells the replicas. Exit codes: 0; 1 there is no such lease; 2 bad flags; 3 the lease store refused us.
+    Status(StatusArgs),
+    /// Has the leader stop its child in order, release the lease, and let another replica lead.
+    ///
+    /// The order is an annotation on the Lease, soloist.dev/handover, for the leader of one term, and is obeyed once. Whoever may update the Lease may
+    /// order it. Exit codes: 0 ordered, with --wait done; 1 not ordered, or another one leads than was named; 2 bad flags; 3 the lease
+    /// store refused us; 4 --wait ran out.
+    Handover(HandoverArgs),
+    /// Lets nobody take the lease: the leader goes on, and whoever stops or dies is not succeeded; with --stop nobody leads.
+    ///
+    /// The order is an annotation on the Lease, soloist.dev/pause. Exit codes as for handover.
+    Pause(PauseArgs),
+    /// Ends a pause.
+    Resume(ResumeArgs),
     /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
     Install {
         /// Where to

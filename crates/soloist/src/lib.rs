@@ -24,6 +24,7 @@ mod signals;
 mod start;
 mod status_line;
 mod store;
+mod switch;
 mod trees;
 mod trial;
 mod version;
@@ -95,6 +96,10 @@ pub fn main() -> ExitCode {
         Command::Try(args) => try_out(*args, held),
         Command::Completions { shell } => printed(Ok(Cli::completions(shell))),
         Command::Install { path } => install(&path),
+        Command::Handover(args) => switched(held, args.order()),
+        Command::Pause(args) => switched(held, args.order()),
+        Command::Resume(args) => switched(held, args.order()),
+        Command::Status(args) => switched(held, args.show()),
     }
 }
 
@@ -140,6 +145,21 @@ fn try_out(args: TryArgs, held: HeldSignals) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
+}
+
+/// Orders something, or looks.
+fn switched(held: HeldSignals, work: impl Future<Output = anyhow::Result<()>>) -> ExitCode {
+    held.release([]);
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    let done = runtime.block_on(work);
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(switch::code_of(&error), format_args!("{error:#}")),
     }
 }
 

@@ -5,9 +5,11 @@ use std::time::Duration;
 use soloist_core::election::Loss;
 use soloist_core::ids::{Identity, OpId};
 use soloist_core::node::{Node, Notice};
+use soloist_core::orders::Ordered;
 use soloist_core::replica::StateName;
 use soloist_core::time::{Human, Moment};
 use soloist_elector::carrier::{Arrival, RequestKind};
+use soloist_elector::orders::timestamp;
 use soloist_elector::repeats::Repeats;
 use soloist_elector::{StoreError, WatchEnded, clock};
 use tracing::{debug, error, info, warn};
@@ -137,6 +139,20 @@ impl Log {
             },
             Notice::Holder(Some(leader)) => info!(%leader, "the leader is"),
             Notice::Holder(None) => info!("nobody leads"),
+            Notice::Ordered(Ordered::Handover(Some(heir))) => {
+                info!(%heir, "a handover is ordered; the child is stopped first");
+            }
+            Notice::Ordered(Ordered::Handover(None)) => {
+                info!("a handover is ordered; the child is stopped first");
+            }
+            Notice::Ordered(Ordered::Stop) => info!("a pause is ordered that stops the child"),
+            Notice::OrderRefused(refusal) => warn!("{refusal}"),
+            Notice::Paused(Some(pause)) => {
+                let until = pause.until.and_then(timestamp);
+                let until = until.map_or("resumed".into(), |until| until.to_string());
+                warn!(until, stop = pause.stop, "paused: nobody takes over");
+            }
+            Notice::Paused(None) => info!("the pause is over"),
             Notice::KillTakesLong { since } => kill_takes_long(*since),
             Notice::Refused {
                 for_good: false, ..

@@ -69,7 +69,7 @@ fn next_status(every: Duration) -> Moment {
 }
 
 enum Woken {
-    Arrival(Arrival),
+    Arrival(Box<Arrival>),
     Tree(Result<Option<(TreeId, TreeEvent)>, Silence>),
     Signal(Signalled),
     Time,
@@ -111,7 +111,7 @@ impl Runner {
             let wake = deadline.min(self.next_status).min(self.wait_until);
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
-                arrival = self.carrier.next() => Woken::Arrival(arrival),
+                arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
                 event = self.trees.next() => Woken::Tree(event),
                 Some(signal) = self.signals.recv() => Woken::Signal(signal),
                 rung = timer.until(wake) => { rung.context("no timer")?; Woken::Time }
@@ -119,7 +119,7 @@ impl Runner {
             // Read after waking: a candidate counts from after it saw.
             let now = clock::now();
             match woken {
-                Woken::Arrival(arrival) => feed(&mut self.node, &mut self.log, now, arrival),
+                Woken::Arrival(arrival) => feed(&mut self.node, &mut self.log, now, *arrival),
                 Woken::Tree(Ok(None)) => {}
                 Woken::Tree(Ok(Some((tree, event)))) => self.node.handle_tree(now, tree, event),
                 Woken::Tree(Err(Silence)) => {

@@ -41,6 +41,7 @@ impl World {
             + self.cooling_down()
             + self.pleas_for_patience()
             + self.pending_wishes()
+            + self.pending_orders()
     }
 
     /// The longest that anybody may have been promised.
@@ -173,6 +174,21 @@ impl World {
         };
         match self.asked_until > self.now || self.is_held_back(wish) {
             true => nanos(policy.ladder.stop() + policy.cool_down) + 5 * SECOND,
+            false => 0,
+        }
+    }
+
+    /// An order may be under way to the leader, or have been obeyed just now: it drains, and names an heir that is dead.
+    fn pending_orders(&self) -> Nanos {
+        let policy = self.plan.policy(0);
+        let longest = self.plan.timings.iter().map(|t| nanos(t.heir_patience()));
+        match self.plan.orders {
+            true => {
+                nanos(policy.ladder.stop() + policy.cool_down)
+                    + self.plan.longest_lease() / 2
+                    + longest.max().unwrap_or(0)
+                    + 5 * SECOND
+            }
             false => 0,
         }
     }

@@ -3,6 +3,7 @@
 mod calm;
 mod erased;
 mod excuse;
+mod orders;
 mod overlap;
 mod probe;
 mod replica;
@@ -21,6 +22,7 @@ use crate::plan::WAKE_UP;
 use crate::queue::TreeIndex;
 
 use erased::Erased;
+use orders::Orders;
 use probe::Phase;
 use terms::Terms;
 
@@ -39,4 +41,5 @@ pub(crate) struct Checks {
     /// Overlaps that have been counted.
     excused: Vec<(TreeIndex, TreeIndex)>,
     phase: Phase,
+    pub(crate) orders: Orders,
 }

@@ -11,6 +11,7 @@ use crate::world::World;
 
 impl World {
     pub(crate) fn check(&mut self) -> Result<(), Violation> {
+        self.check_pause()?;
         self.note_who_is_supervised();
         for n in 0..self.living.len() {
             let one = self.living[n];

@@ -1,6 +1,7 @@
 //! In calm conditions, one thing at a time: a handover, a crash, a request that is swallowed. Each has a bound of its own.
 
 use soloist_core::election::Loss;
+use soloist_core::ids::{Identity, Term};
 use soloist_core::replica::StateName;
 use soloist_core::timings::Timings;
 
@@ -8,6 +9,7 @@ use super::Violation;
 use crate::clock::{MILLI, Nanos, SECOND, nanos};
 use crate::faults::Fault;
 use crate::gaps::Cause;
+use crate::hosts::Soloist;
 use crate::plan::{LINK, START_GUARD, WAKE_UP};
 use crate::queue::{Event, HostId, SoloistId, ToSoloist};
 use crate::summary::Counter;
@@ -28,6 +30,12 @@ pub(super) enum Phase {
         standby: bool,
         released: bool,
     },
+    /// A handover to this replica was ordered.
+    HandingOverTo { heir: SoloistId },
+    /// A pause was ordered; then the leader was killed, or was to stop its child.
+    Paused { stop: bool },
+    /// The pause is over.
+    Resumed,
     /// The leader was killed.
     Crashed,
     /// A request of the leader was swallowed.
@@ -49,15 +57,15 @@ impl World {
     pub(crate) fn is_probing(&self) -> bool {
         match self.checks.phase {
             Phase::HandingOver { standby, .. } => standby,
-            Phase::Crashed | Phase::Stalled => true,
-            Phase::Faults | Phase::Settled => false,
+            Phase::HandingOverTo { .. } | Phase::Crashed | Phase::Stalled => true,
+            Phase::Paused { .. } | Phase::Resumed | Phase::Faults | Phase::Settled => false,
         }
     }
 
     /// Draws what to try, if there is a soloist to try it with.
     pub(crate) fn probe(&mut self) {
         let leader = self.hosts.iter().position(|h| {
-            let leads = |s: &crate::hosts::Soloist| s.node.state() == StateName::Leader;
+            let leads = |s: &Soloist| s.node.state() == StateName::Leader;
             h.soloist.as_ref().is_some_and(leads)
         });
         let others = (self.hosts.iter().filter(|h| h.soloist.is_some()).count()).saturating_sub(1);
@@ -67,6 +75,14 @@ impl World {
             self.queue.push(self.now + lease, Event::End);
             return;
         };
+        let alone = self.plan.client_go || self.plan.shared_identity || others == 0;
+        if self.plan.orders && !alone {
+            match self.rng.percent(50) {
+                true => self.probe_heir(host, id),
+                false => self.probe_pause(host),
+            }
+            return;
+        }
         match self.rng.between(0, 3) {
             0 => self.probe_handover(host, id, others),
             1 if others > 0 => self.probe_crash(host),
@@ -167,7 +183,9 @@ impl World {
         let works = self.working_leaders_or_starting();
         let violation = match self.checks.phase {
             Phase::Faults | Phase::Settled => return Ok(()),
-            Phase::HandingOver { .. } => Violation::SlowHandover,
+            Phase::HandingOver { .. } | Phase::HandingOverTo { .. } => Violation::SlowHandover,
+            Phase::Paused { stop } => return self.end_pause(stop),
+            Phase::Resumed => Violation::SlowResume,
             Phase::Crashed => Violation::SlowTakeover,
             Phase::Stalled => Violation::StalledRequestCost,
         };
@@ -190,9 +208,17 @@ impl World {
     }
 
     /// A term began.
-    pub(crate) fn check_settled(&mut self) -> Result<(), Violation> {
+    pub(crate) fn check_settled(&mut self, elected: Option<SoloistId>) -> Result<(), Violation> {
         match self.checks.phase {
-            Phase::Faults | Phase::HandingOver { .. } | Phase::Crashed => Ok(()),
+            Phase::Faults
+            | Phase::HandingOver { .. }
+            | Phase::Paused { .. }
+            | Phase::Resumed
+            | Phase::Crashed => Ok(()),
+            Phase::HandingOverTo { heir } => match elected == Some(heir) {
+                true => Ok(()),
+                false => Err(Violation::HeirPassedOver),
+            },
             Phase::Settled => Err(Violation::Flapping),
             Phase::Stalled => Err(Violation::StalledRequestCost),
         }
@@ -210,5 +236,94 @@ impl World {
             }
             Some(_) | None => Ok(()),
         }
+    }
+}
+
+// What people order.
+impl World {
+    /// A handover to a replica that is there, or to none that exists: that costs the time for which the others stand back.
+    fn probe_heir(&mut self, host: HostId, leader: SoloistId) {
+        self.summary.count(Counter::ProbeHeir);
+        let others = self.hosts.iter().filter_map(|h| h.soloist.as_ref());
+        let standby = |s: &&Soloist| s.id != leader && s.node.crowd().is_some();
+        let standbys: Vec<_> = others.filter(standby).map(|s| s.id).collect();
+        let alive = !standbys.is_empty() && self.rng.percent(60);
+        let policy = self.plan.policy(host);
+        // A leader whose watch has died silently learns of it by its next renewal.
+        let heard = self.plan.longest_lease() / 2;
+        let mut bound = heard + nanos(policy.ladder.stop()) + SECOND + TAKEOVER;
+        let to = if alive {
+            let heir = self.rng.pick(&standbys);
+            self.checks.phase = Phase::HandingOverTo { heir };
+            self.hosts.iter().find_map(|h| {
+                let soloist = h.soloist.as_ref().filter(|s| s.id == heir);
+                soloist.map(|_| h.identity.clone())
+            })
+        } else {
+            self.checks.phase = Phase::HandingOver {
+                leader,
+                standby: false,
+                released: false,
+            };
+            let patience = self.plan.timings.iter().map(|t| nanos(t.heir_patience()));
+            bound += patience.max().unwrap_or(0) + nanos(policy.cool_down);
+            Identity::found("nobody-of-this-name")
+        };
+        self.log(host, || format!("PROBE: handover to {to:?}"));
+        let term = self.store.record().map_or(0, |r| r.transitions);
+        self.order_handover(Term::new(term), to);
+        self.queue.push(self.now + bound, Event::ProbeEnds);
+    }
+
+    /// Nobody leads in a pause, for longer than several leases; and somebody does right after it.
+    fn probe_pause(&mut self, host: HostId) {
+        self.summary.count(Counter::ProbePause);
+        let stop = self.rng.percent(50);
+        let ends_by_itself = self.rng.percent(50);
+        self.log(host, || format!("PROBE: pause, stop: {stop}"));
+        self.checks.phase = Phase::Paused { stop };
+        let drain = nanos(self.plan.policy(host).ladder.stop());
+        let lease = self.plan.longest_lease();
+        let length = (lease / 2 + drain).max(2 * lease) + 8 * SECOND;
+        self.order_pause(stop, ends_by_itself.then_some(length));
+        if !stop {
+            self.crash(host, true);
+        }
+        // Wall clocks differ by at most ten seconds here, and whoever starts meanwhile counts from when it looked.
+        let wait = if ends_by_itself {
+            length + 8 * SECOND
+        } else {
+            length
+        };
+        let checked = if ends_by_itself {
+            length - 6 * SECOND
+        } else {
+            wait
+        };
+        self.queue.push(self.now + checked, Event::ProbeEnds);
+        if ends_by_itself {
+            self.queue.push(self.now + wait, Event::ProbeEnds);
+        }
+    }
+
+    fn end_pause(&mut self, stop: bool) -> Result<(), Violation> {
+        if self.working_leaders_or_starting() {
+            return Err(match stop {
+                true => Violation::NotStopped,
+                false => Violation::TakenInAPause,
+            });
+        }
+        let ends_by_itself = self
+            .store
+            .record()
+            .is_some_and(|r| r.orders.pause.is_some_and(|p| p.until.is_some()));
+        self.checks.phase = Phase::Resumed;
+        if !ends_by_itself {
+            self.order_resume();
+            let spread = self.plan.timings.iter().map(|t| nanos(t.spread())).max();
+            let bound = spread.unwrap_or(0) + LINK + TAKEOVER;
+            self.queue.push(self.now + bound, Event::ProbeEnds);
+        }
+        Ok(())
     }
 }

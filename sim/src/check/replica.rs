@@ -60,7 +60,7 @@ impl World {
         self.checks.terms.elected(holding, elected.token)?;
         let began = self.checks.terms.find(holding.0, holding.1);
         self.checks.claimed(soloist, began.map_or(0, |b| b.at));
-        self.check_settled()
+        self.check_settled(Some(soloist.id))
     }
 
     pub(crate) fn check_release(&self, soloist: &Soloist) -> Result<(), Violation> {

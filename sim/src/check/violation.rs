@@ -68,6 +68,18 @@ pub enum Violation {
     Flapping,
     /// One request was swallowed, and the leader lost its lease or stopped its child.
     StalledRequestCost,
+    /// A leader obeyed an order that was not given for its term.
+    OrderOfAnotherTerm,
+    /// One order was obeyed twice.
+    OrderObeyedTwice,
+    /// Somebody took the lease in a pause.
+    TakenInAPause,
+    /// In calm conditions another replica than the one that the release named took over.
+    HeirPassedOver,
+    /// A pause that stops the child did not.
+    NotStopped,
+    /// After the end of a pause in calm conditions the next child came late.
+    SlowResume,
     /// After a planned handover in calm conditions the next child came late.
     SlowHandover,
     /// After a crash of the leader in calm conditions the next child came late.
@@ -97,6 +109,12 @@ impl Violation {
             Self::NoLeader => "no leader in time",
             Self::Flapping => "leader changed without a fault",
             Self::StalledRequestCost => "one stalled request cost the leadership",
+            Self::OrderOfAnotherTerm => "obeyed an order of another term",
+            Self::OrderObeyedTwice => "obeyed an order twice",
+            Self::TakenInAPause => "taken over in a pause",
+            Self::HeirPassedOver => "heir passed over",
+            Self::NotStopped => "pause did not stop the child",
+            Self::SlowResume => "slow start after a pause",
             Self::SlowHandover => "slow handover in calm conditions",
             Self::SlowTakeover => "slow takeover in calm conditions",
         }

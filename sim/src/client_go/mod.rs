@@ -7,6 +7,7 @@ mod tries;
 
 use soloist_core::election::Base;
 use soloist_core::ids::{Identity, Version};
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Signature};
 use soloist_core::time::Moment;
 
@@ -27,8 +28,8 @@ pub(crate) struct ClientGo {
     pub(crate) leads_since: Nanos,
     /// Until then nobody else may lead, by true time: what its last write that landed promises.
     pub(crate) promised_until: Nanos,
-    /// The object as it last got it: its version, and the annotation that it does not know.
-    object: Option<(Version, Option<Signature>)>,
+    /// The object as it last got it: its version, and the annotations that it does not know.
+    object: Option<(Version, Option<Signature>, Orders)>,
     observed: Option<Observed>,
     observed_raw: Option<Raw>,
     /// The number of the request that it waits for.
@@ -159,7 +160,11 @@ impl ClientGo {
             holder,
             duration_seconds: Some(seconds),
             transitions,
-            signature: self.object.as_ref().and_then(|(_, s)| s.clone()),
+            signature: self.object.as_ref().and_then(|(_, s, _)| s.clone()),
+            orders: self
+                .object
+                .as_ref()
+                .map_or(Orders::NONE, |(.., o)| o.clone()),
         }
     }
 }

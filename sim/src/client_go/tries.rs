@@ -55,7 +55,7 @@ impl World {
             return;
         };
         match (&elector.observed, &elector.object) {
-            (Some(observed), Some((version, _)))
+            (Some(observed), Some((version, ..)))
                 if elector.is_leader() && elector.lease_is_valid(now) =>
             {
                 let me = Some(elector.identity.clone());
@@ -79,7 +79,7 @@ impl World {
                 Step::OptimisticUpdate | Step::Create | Step::Update,
                 Reply::Written(version, record),
             ) => {
-                elector.object = Some((version, record.signature.clone()));
+                elector.object = Some((version, record.signature.clone(), record.orders.clone()));
                 elector.observe(&record, now);
                 return self.client_go_succeeds(host);
             }
@@ -94,7 +94,8 @@ impl World {
                 let Some(record) = &change.record else {
                     return Ok(());
                 };
-                elector.object = Some((change.version, record.signature.clone()));
+                let orders = record.orders.clone();
+                elector.object = Some((change.version, record.signature.clone(), orders));
                 let raw = Raw {
                     holder: record.holder.clone(),
                     seconds: record.duration_seconds,
@@ -120,7 +121,8 @@ impl World {
             (Step::ReleaseGet, Reply::Got(change)) if elector.is_leader() => {
                 let transitions = change.record.as_ref().map_or(0, |r| r.transitions);
                 let signature = change.record.as_ref().and_then(|r| r.signature.clone());
-                elector.object = Some((change.version, signature));
+                let orders = change.record.as_ref().map(|r| r.orders.clone());
+                elector.object = Some((change.version, signature, orders.unwrap_or_default()));
                 let record = elector.record(None, Record::RELEASED_SECONDS, transitions);
                 let write = (Base::Version(change.version), record);
                 self.client_go_asks(host, Step::ReleaseUpdate, Some(write));
@@ -154,7 +156,7 @@ impl World {
             elector.works = true;
             self.summary.count(Counter::ClientGoTerms);
             self.log(host, || "client-go leads".to_owned());
-            self.check_settled()?;
+            self.check_settled(None)?;
         }
         self.tell_client_go(host, run, pause, ToClientGo::Try);
         self.tell_client_go(host, run, deadline - now, ToClientGo::Deadline { deadline });

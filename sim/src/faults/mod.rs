@@ -1,6 +1,7 @@
 //! The faults: what is done to the world, and to whom.
 
 mod children;
+mod orders;
 mod processes;
 mod record;
 
@@ -9,20 +10,24 @@ use crate::queue::{HostId, ToSoloist};
 use crate::summary::Counter;
 use crate::world::World;
 
+pub(crate) use orders::wall_time;
+
 /// The longest duration that an operator writes into the record here.
 pub(crate) const MOST_EDITED_SECONDS: u64 = 30;
 
 macro_rules! faults {
-    ($($name:ident),* $(,)?) => {
+    ($($name:ident),*; orders: $($order:ident),* $(,)?) => {
         /// A kind of fault; [`Counter`] says what each is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Fault { $($name),* }
+        pub(crate) enum Fault { $($name,)* $($order),* }
 
         impl Fault {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
+            /// What people order; in some schedules only.
+            pub(crate) const ORDERS: &'static [Self] = &[$(Self::$order),*];
 
             const fn counter(self) -> Counter {
-                match self { $(Self::$name => Counter::$name),* }
+                match self { $(Self::$name => Counter::$name,)* $(Self::$order => Counter::$order),* }
             }
         }
     };
@@ -37,7 +42,8 @@ faults! {
     LeaseDeleted, LeaseEmptied, LeaseTouched, DurationEdited, HolderEdited,
     SignatureStripped, FormerRecordRestored, ReleaseForged,
     SlowDrain, IgnoresStop, CrashesAtOnce, CrashesLater, NeverReady, Sick, Descendants, CannotSpawn,
-    SlowExec, SlowKill, StuckKill,
+    SlowExec, SlowKill, StuckKill;
+    orders: OrderHandover, OrderForAnotherTerm, OrderPause, OrderPauseStop, OrderResume,
 }
 
 impl World {
@@ -61,10 +67,12 @@ impl World {
         if fault != Fault::StalledRequest {
             self.stalled_request = None;
         }
-        if !matches!(
-            fault,
-            Fault::StopSignal | Fault::HandOver | Fault::SlowDrain | Fault::IgnoresStop
-        ) {
+        if !Fault::ORDERS.contains(&fault)
+            && !matches!(
+                fault,
+                Fault::StopSignal | Fault::HandOver | Fault::SlowDrain | Fault::IgnoresStop
+            )
+        {
             for host in 0..self.hosts.len() {
                 self.note_disturbance(host, until);
             }
@@ -132,6 +140,11 @@ impl World {
             | Fault::SignatureStripped
             | Fault::FormerRecordRestored
             | Fault::ReleaseForged => return self.edit_record(fault),
+            Fault::OrderHandover
+            | Fault::OrderForAnotherTerm
+            | Fault::OrderPause
+            | Fault::OrderPauseStop
+            | Fault::OrderResume => return self.give_order(fault),
             Fault::SlowDrain
             | Fault::IgnoresStop
             | Fault::CrashesAtOnce

@@ -10,6 +10,7 @@ mod images;
 mod journal;
 mod leftovers;
 mod refusals;
+mod switches;
 mod token;
 mod tools;
 mod without_rebuilding;

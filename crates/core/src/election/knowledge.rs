@@ -6,6 +6,7 @@ use super::promises::{Holder, Promises};
 use super::verdict::{Before, HolderNow, Known, LastTerm, Source, Verdict, judge};
 use super::{Claim, Config};
 use crate::ids::{Identity, Term, Version};
+use crate::orders::{Pause, WallTime};
 use crate::record::{Record, Snapshot};
 use crate::spread::Spread;
 use crate::time::Moment;
@@ -21,6 +22,8 @@ pub(super) struct Knowledge {
     usual: Option<Duration>,
     free_at: Moment,
     claim: Claim,
+    /// The pause in the record, and when it ends by our clock.
+    pause: Option<(Pause, Moment)>,
 }
 
 impl Knowledge {
@@ -33,6 +36,7 @@ impl Knowledge {
             usual: None,
             free_at: Moment::NEVER,
             claim: Claim::FirstSight,
+            pause: None,
         }
     }
 
@@ -63,6 +67,17 @@ impl Knowledge {
         self.claim
     }
 
+    /// The pause that holds.
+    pub(super) fn pause(&self, now: Moment) -> Option<Pause> {
+        let (pause, ends) = self.pause?;
+        (now < ends).then_some(pause)
+    }
+
+    /// When the pause in the record ends, if there is one.
+    pub(super) fn pause_ends(&self) -> Option<Moment> {
+        self.pause.map(|(_, ends)| ends)
+    }
+
     /// The number of the next term: one more than the highest ever seen, also across a deletion.
     pub(super) fn next_transitions(&self) -> u64 {
         self.highest_transitions.map_or(0, |n| n.saturating_add(1))
@@ -76,6 +91,7 @@ impl Knowledge {
             Some(_) => Claim::Own,
             None => Claim::Released,
         };
+        self.note_pause(now, Some(&record), None);
         self.newest = Some((Snapshot::new(version, Some(record)), now));
         self.set_free(now, claim);
     }
@@ -117,6 +133,7 @@ impl Knowledge {
                     Some(record) => self.note_term(snapshot.version, record),
                     None => self.last = None,
                 }
+                self.note_pause(now, snapshot.record.as_ref(), snapshot.received);
                 self.newest = Some((snapshot, now));
                 true
             }
@@ -200,6 +217,22 @@ impl Knowledge {
     fn shows_same_write(&self, record: &Record) -> bool {
         let known = self.record();
         record.signed().is_some() && known.is_some_and(|known| known.signature == record.signature)
+    }
+
+    /// A pause ends when our own clock has counted what was left of it when we first saw it.
+    fn note_pause(&mut self, now: Moment, record: Option<&Record>, received: Option<WallTime>) {
+        let Some(pause) = record.and_then(|r| r.orders.pause) else {
+            self.pause = None;
+            return;
+        };
+        if self.pause.is_some_and(|(known, _)| known == pause) {
+            return;
+        }
+        let ends = match (pause.until, received) {
+            (Some(until), Some(received)) => now + until.since(received),
+            (Some(_) | None, _) => Moment::NEVER,
+        };
+        self.pause = Some((pause, ends));
     }
 
     fn note_version(&mut self, snapshot: &Snapshot) {

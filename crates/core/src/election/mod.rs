@@ -28,6 +28,7 @@ mod verdict;
 use core::time::Duration;
 
 use crate::ids::{Identity, InstanceId, OpId, PodUid, Term, Token, Version, WatchId};
+use crate::orders::{OrderRefusal, Ordered, Pause};
 use crate::record::{Record, Snapshot};
 use crate::time::Moment;
 use crate::timings::Timings;
@@ -210,6 +211,14 @@ pub enum Output {
     Left,
     /// Another holder was seen in the record, or none.
     Holder(Option<Identity>),
+    /// An order for our term: to be obeyed with [`Election::resign`] and, when our tree is empty, [`Election::leave`].
+    Ordered(Ordered),
+    /// A release names us as the one to lead next, and we do not stand: see [`Election::stand`].
+    NamedHeir,
+    /// An order that we do not obey.
+    OrderRefused(OrderRefusal),
+    /// From now on nobody may take the lease; or, with `None`, somebody may again.
+    Paused(Option<Pause>),
     /// The store refused a request. It is tried again.
     Refused {
         /// Which.

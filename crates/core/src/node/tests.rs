@@ -64,6 +64,7 @@ fn held_by_another(transitions: u64) -> Record {
         duration_seconds: Some(15),
         transitions,
         signature: None,
+        orders: crate::orders::Orders::NONE,
     }
 }
 
@@ -187,7 +188,7 @@ fn a_lost_race_leaves_the_guard_ready() {
 #[test]
 fn a_replica_that_stays_out_has_no_guard_ready_until_it_stands_again() {
     let mut bench = Bench::leading();
-    bench.node.handle_handover(t(1.0));
+    bench.node.handle_handover(t(1.0), None);
     bench.outputs();
     let mut outputs = bench.tree(1.1, 1, TreeEvent::Empty);
     outputs.extend(bench.answer(1.2, written(3)));
@@ -299,4 +300,52 @@ fn a_replica_that_is_told_to_stop_lets_a_prepared_guard_go_before_it_exits() {
     outputs.extend(bench.answer(0.3, written(3)));
     assert!(exits(&outputs));
     assert_eq!(orders(&outputs), []);
+}
+
+/// What is in the store after the first write.
+fn own_record() -> Record {
+    let mut node = Node::new(t(0.0), config(), policy());
+    while let Some(output) = node.poll_output() {
+        if let Output::Store(StoreCommand::Read { op }) = output {
+            node.handle_answer(t(0.0), op, Answer::Read(absent(1)));
+        }
+        if let Output::Store(StoreCommand::Write { record, .. }) = output {
+            return record;
+        }
+    }
+    panic!("it writes at once");
+}
+
+#[test]
+fn an_order_in_the_record_stops_the_child_and_a_later_one_for_that_term_does_nothing() {
+    use crate::orders::{Handover, Orders, Pause};
+    let handover = Handover {
+        term: Term::new(0),
+        to: None,
+    };
+    let pause = Some(Pause {
+        stop: true,
+        until: None,
+    });
+    for orders in [
+        Orders {
+            handover: Some(handover.into()),
+            pause: None,
+        },
+        Orders {
+            handover: None,
+            pause,
+        },
+    ] {
+        let mut bench = Bench::leading();
+        let ordered = Record {
+            orders,
+            ..own_record()
+        };
+        let outputs = bench.watch(1.0, at(3, ordered.clone()));
+        assert_eq!(self::orders(&outputs), [(1, TreeCommand::Stop)]);
+        assert_eq!(bench.node.state(), StateName::PreFollower);
+        let outputs = bench.watch(1.1, at(4, ordered));
+        assert_eq!(self::orders(&outputs), []);
+    }
 }

@@ -149,6 +149,10 @@ pub enum Event {
     StopSignal,
     /// Somebody asks us to let another replica lead.
     HandOver,
+    /// Somebody asks that the child be stopped and nobody lead for now.
+    Pause,
+    /// The election: the last leader has released to us by name.
+    NamedHeir,
     /// A deadline has been reached.
     Timer(Timer),
 }

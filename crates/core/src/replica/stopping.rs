@@ -42,8 +42,8 @@ impl Replica {
     }
 
     /// Another replica is to lead.
-    pub(super) fn step_down(&mut self, now: Moment) -> Vec<Action> {
-        self.intent = Intent::StepDown { cool_down: true };
+    pub(super) fn step_down(&mut self, now: Moment, cool_down: bool) -> Vec<Action> {
+        self.intent = Intent::StepDown { cool_down };
         let mut actions = vec![Action::Resign];
         actions.extend(self.ask_to_stop(now));
         actions

@@ -56,7 +56,9 @@ impl Replica {
             Event::GuardLost => self.guard_lost(now),
             Event::TreeEmpty => self.tree_empty(now),
             Event::StopSignal => self.stop_signal(now),
-            Event::HandOver => self.hand_over(now),
+            Event::HandOver => self.hand_over(now, true),
+            Event::Pause => self.hand_over(now, false),
+            Event::NamedHeir => self.named_heir(),
             Event::Timer(timer) => self.timer(now, timer),
         }
     }
@@ -192,6 +194,22 @@ impl Replica {
         }
     }
 
+    /// Whoever is wanted by name need not stay out any longer.
+    fn named_heir(&mut self) -> Vec<Action> {
+        match self.intent {
+            Intent::StayOut { .. } if self.tree.is_empty() => {
+                self.intent = Intent::Run;
+                vec![Action::Stand]
+            }
+            Intent::Run
+            | Intent::StayOut { .. }
+            | Intent::Restart { .. }
+            | Intent::StepDown { .. }
+            | Intent::Terminate { .. }
+            | Intent::Done => vec![],
+        }
+    }
+
     fn refused(&mut self) -> Vec<Action> {
         match self.intent {
             Intent::Run | Intent::StayOut { .. } if self.tree.is_empty() => {
@@ -252,7 +270,7 @@ impl Replica {
         match self.policy.on_unhealthy {
             // There is no second run to restart it for.
             _ if self.policy.once => self.terminate(now),
-            OnUnhealthy::StepDown => self.step_down(now),
+            OnUnhealthy::StepDown => self.step_down(now, true),
             OnUnhealthy::Restart => {
                 self.intent = Intent::Restart { at: None };
                 self.ask_to_stop(now)
@@ -337,22 +355,28 @@ impl Replica {
         }
     }
 
-    fn hand_over(&mut self, now: Moment) -> Vec<Action> {
+    /// With a cool-down another replica is to have the next term; without one, whoever is first when somebody may.
+    fn hand_over(&mut self, now: Moment, cool_down: bool) -> Vec<Action> {
         match (self.tree, self.intent) {
             (_, Intent::Terminate { .. } | Intent::Done) => vec![],
-            (Tree::Empty, Intent::Restart { .. }) => self.follow(now, true),
+            (Tree::Empty, Intent::Restart { .. }) => self.follow(now, cool_down),
             (Tree::Empty, Intent::Run | Intent::StayOut { .. } | Intent::StepDown { .. }) => vec![],
-            (Tree::Starting { .. } | Tree::Up { .. }, _) => self.step_down(now),
+            (Tree::Starting { .. } | Tree::Up { .. }, _) => self.step_down(now, cool_down),
             (
                 Tree::Stopping { .. } | Tree::Killing { .. },
                 Intent::Run | Intent::StayOut { .. } | Intent::Restart { .. },
             ) => {
-                self.intent = Intent::StepDown { cool_down: true };
+                self.intent = Intent::StepDown { cool_down };
                 vec![Action::Resign]
             }
             // Whatever ends the term, another replica is to have the next one.
-            (Tree::Stopping { .. } | Tree::Killing { .. }, Intent::StepDown { .. }) => {
-                self.intent = Intent::StepDown { cool_down: true };
+            (
+                Tree::Stopping { .. } | Tree::Killing { .. },
+                Intent::StepDown { cool_down: before },
+            ) => {
+                self.intent = Intent::StepDown {
+                    cool_down: cool_down || before,
+                };
                 vec![]
             }
         }
@@ -368,7 +392,7 @@ impl Replica {
                 self.intent = Intent::Run;
                 vec![Action::Stand]
             }
-            (Timer::ReadyLimit, Tree::Starting { .. }, _) => self.step_down(now),
+            (Timer::ReadyLimit, Tree::Starting { .. }, _) => self.step_down(now, true),
             (Timer::Kill, Tree::Empty, Intent::Restart { .. }) => self.follow(now, false),
             // Our own clock says that the lease is as good as over, whatever the election says.
             (Timer::Kill, Tree::Starting { .. } | Tree::Up { .. }, _) => {

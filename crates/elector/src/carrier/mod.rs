@@ -236,6 +236,7 @@ impl StoreCarrier {
         let took = clock::now().since(request.sent);
         self.request = None;
         let (answer, error) = match answer {
+            Ok(Answer::Read(snapshot)) => (Answer::Read(stamped(snapshot)), None),
             Ok(answer) => (answer, None),
             Err(error) => (error.answer(), Some(error)),
         };
@@ -262,6 +263,7 @@ impl StoreCarrier {
         Poll::Ready(match change {
             Some(Ok(snapshot)) => {
                 trace!(version = snapshot.version.get(), "the record changed");
+                let snapshot = stamped(snapshot);
                 Arrival::Change { watch, snapshot }
             }
             ended => {
@@ -323,3 +325,12 @@ impl<S: LeaseStore> Store for S {
 
 #[cfg(all(test, feature = "memory"))]
 mod tests;
+
+/// The end of a pause is a time of day: what is left of it is counted from what ours is now.
+fn stamped(snapshot: Snapshot) -> Snapshot {
+    let pause = snapshot.record.as_ref().and_then(|r| r.orders.pause);
+    match pause.and_then(|pause| pause.until) {
+        Some(_) => snapshot.received_at(clock::wall_time()),
+        None => snapshot,
+    }
+}

@@ -21,6 +21,7 @@ fn write(op: u64, base: Base) -> StoreCommand {
             duration_seconds: Some(15),
             transitions: 0,
             signature: None,
+            orders: soloist_core::orders::Orders::NONE,
         },
         purpose: Purpose::Acquire,
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use soloist_core::election::{Config, Elected, Loss};
 use soloist_core::ids::Identity;
+use soloist_core::orders::{OrderRefusal, Ordered, Pause};
 use soloist_core::time::Moment;
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
@@ -42,6 +43,12 @@ pub enum DriverEvent {
     Left,
     /// Another holder was seen in the record, or none.
     Holder(Option<Identity>),
+    /// Somebody ordered that our term end, so we have resigned.
+    Ordered(Ordered),
+    /// Somebody ordered something that is not obeyed.
+    OrderRefused(OrderRefusal),
+    /// From now on nobody may take the lease; or, with `None`, somebody may again.
+    Paused(Option<Pause>),
     /// The store refuses us until somebody changes something. It is tried again.
     Refused {
         /// What, where, and what to do.

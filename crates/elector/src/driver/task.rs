@@ -37,7 +37,7 @@ struct Ended;
 
 enum Woken {
     Command(Option<Command>),
-    Arrival(Arrival),
+    Arrival(Box<Arrival>),
     Time(io::Result<()>),
 }
 
@@ -72,14 +72,14 @@ impl Task {
         let woken = tokio::select! {
             biased;
             command = self.commands.recv() => Woken::Command(command),
-            arrival = self.carrier.next() => Woken::Arrival(arrival),
+            arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
             rung = self.timer.until(wake) => Woken::Time(rung),
         };
         // Read after waking: a candidate counts from after it saw.
         let now = clock::now();
         match woken {
             Woken::Command(command) => self.obey(now, command.ok_or(Ended)?),
-            Woken::Arrival(arrival) => self.take_in(now, arrival).await?,
+            Woken::Arrival(arrival) => self.take_in(now, *arrival).await?,
             Woken::Time(rung) => rung.map_err(|_| Ended)?,
         }
         // Whatever woke us, time must not wait behind a busy watch.
@@ -140,6 +140,16 @@ impl Task {
             Output::Lost(loss) => self.tell(DriverEvent::Lost(loss)).await?,
             Output::Left => self.tell(DriverEvent::Left).await?,
             Output::Holder(holder) => self.tell(DriverEvent::Holder(holder)).await?,
+            Output::Ordered(ordered) => {
+                self.election.resign(clock::now());
+                self.tell(DriverEvent::Ordered(ordered)).await?;
+            }
+            // Whoever has left has its reasons, and we know of none to come back.
+            Output::NamedHeir => {}
+            Output::OrderRefused(refusal) => {
+                self.tell(DriverEvent::OrderRefused(refusal)).await?;
+            }
+            Output::Paused(pause) => self.tell(DriverEvent::Paused(pause)).await?,
             Output::Refused { op, for_good } => {
                 if let Some((_, error)) = self.last_error.take_if(|(of, _)| *of == op) {
                     let refused = DriverEvent::Refused { error, for_good };

@@ -232,6 +232,10 @@ impl Task {
                 }
             }
             DriverEvent::Holder(holder) => self.see(holder),
+            DriverEvent::Ordered(ordered) => info!(?ordered, "the term ends by order"),
+            DriverEvent::OrderRefused(refusal) => warn!("{refusal}"),
+            DriverEvent::Paused(Some(pause)) => info!(?pause, "paused: nobody takes over"),
+            DriverEvent::Paused(None) => info!("the pause is over"),
             DriverEvent::Refused { error, .. } => self.complain(&error.to_string()),
             DriverEvent::Answered { error, .. } => self.note(error),
             DriverEvent::WatchEnded(ended @ WatchEnded::Refused(_)) => {

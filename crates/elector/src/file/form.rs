@@ -4,10 +4,11 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use soloist_core::election::Purpose;
 use soloist_core::ids::Identity;
+use soloist_core::orders::Orders;
 use soloist_core::record::Record;
 
 use super::process::Household;
-use crate::signature;
+use crate::{orders, signature};
 
 const FORMAT: &str = "soloist-lease";
 const FORMAT_VERSION: u64 = 1;
@@ -54,6 +55,11 @@ impl Form {
                 .and_then(Value::as_u64)
                 .unwrap_or(0),
             signature: text("signature").and_then(signature::parse),
+            orders: Orders {
+                handover: text("handover")
+                    .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
+                pause: text("pause").and_then(|text| orders::parse_pause(text).ok()),
+            },
         }
     }
 
@@ -93,6 +99,25 @@ impl Form {
             Purpose::Renew => None,
         };
         self.set_household(household.filter(|_| record.holder.is_some()));
+        self.set_orders(&record.orders);
+    }
+
+    /// Writes over the orders that are there, and keeps those that nobody can read, for people.
+    pub(super) fn set_orders(&mut self, wanted: &Orders) {
+        let found = self.record().orders;
+        let mut put = |name: &str, text: Option<String>| match text {
+            Some(text) => self.0.insert(name.into(), json!(text)),
+            None => self.0.remove(name),
+        };
+        if found.handover != wanted.handover {
+            put(
+                "handover",
+                wanted.handover.as_deref().map(orders::handover_to_text),
+            );
+        }
+        if found.pause != wanted.pause {
+            put("pause", wanted.pause.as_ref().map(orders::pause_to_text));
+        }
     }
 
     pub(super) fn set_household(&mut self, household: Option<&Household>) {
@@ -142,6 +167,7 @@ mod tests {
             duration_seconds: None,
             transitions: 0,
             signature: None,
+            orders: Orders::NONE,
         };
         assert_eq!(form.record(), nothing);
         assert!(!form.holder_is_gone());

@@ -38,6 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::Stream;
 use soloist_core::election::{Base, Purpose};
 use soloist_core::ids::{InstanceId, Version};
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 
 use crate::store::{LeaseStore, StoreError, WatchEnded};
@@ -222,6 +223,28 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// All else, the processes that act for the holder too, stays as it is.
+    fn order(
+        &self,
+        base: Version,
+        orders: &Orders,
+        given_up: &dyn Fn() -> bool,
+    ) -> Result<Version, StoreError> {
+        let locked = self.disk.lock(given_up)?;
+        let found = locked.version();
+        match locked.form().cloned() {
+            Some(mut form) if found == base => {
+                form.set_orders(orders);
+                locked.replace(&form, Change::Progress)
+            }
+            Some(_) | None => Err(StoreError::LostRace(format!(
+                "the lease is at version {found}"
+            ))),
+        }
+    }
+}
+
 impl LeaseStore for FileStore {
     async fn read(&self) -> Result<Snapshot, StoreError> {
         self.blocking(|inner, given_up| Ok(inner.look(given_up)?.snapshot))
@@ -236,6 +259,12 @@ impl LeaseStore for FileStore {
     ) -> Result<Version, StoreError> {
         let record = record.clone();
         self.blocking(move |inner, given_up| inner.write(base, &record, purpose, given_up))
+            .await
+    }
+
+    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
+        let orders = orders.clone();
+        self.blocking(move |inner, given_up| inner.order(base, &orders, given_up))
             .await
     }
 

@@ -2,7 +2,8 @@
 //!
 //! - Reads list the one name, so that absence has a version too, and are never served from a stale cache.
 //! - Every write is a `create`, or an `update` of one exact `resourceVersion`. Fields that are not ours, known or
-//!   not, are sent back as they came; soloist's signature is the annotation `soloist.dev/signature`.
+//!   not, are sent back as they came; soloist's signature is the annotation `soloist.dev/signature`, and people order with
+//!   `soloist.dev/handover` and `soloist.dev/pause`.
 //! - The watch follows the one name, resumes where it was when the server ends it, and ends when it cannot.
 //! - Nothing is tried again here, and an abandoned request is followed by a new connection.
 //!
@@ -28,8 +29,12 @@ use kube::core::Request;
 use serde_json::Value;
 use soloist_core::election::{Base, Purpose};
 use soloist_core::ids::Version;
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
+use tracing::warn;
 
+use crate::clock;
+use crate::repeats::Repeats;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 use connection::Connection;
 use failure::Asked;
@@ -53,6 +58,7 @@ struct Inner {
     requests: Request,
     watch_seconds: u32,
     seen: Mutex<Seen>,
+    complaints: Mutex<Repeats>,
 }
 
 /// What we have seen of the object, so that we can send back what is not ours.
@@ -110,6 +116,7 @@ impl KubernetesStore {
                 requests: Request::new(path),
                 watch_seconds,
                 seen: Mutex::default(),
+                complaints: Mutex::default(),
             }),
         }
     }
@@ -195,6 +202,7 @@ impl Inner {
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
         let snapshot = object::snapshot(&item)?;
+        self.complain_of_orders(&item);
         let mut seen = self.seen();
         seen.objects
             .retain(|(version, _)| *version != snapshot.version);
@@ -204,6 +212,21 @@ impl Inner {
             seen.objects.pop_front();
         }
         Ok(snapshot)
+    }
+
+    fn complain_of_orders(&self, item: &Value) {
+        for wrong in object::unreadable_orders(item) {
+            let due = self.complaints().are_due(clock::now(), &wrong);
+            if due {
+                warn!("an order on the lease is not obeyed. {wrong}");
+            }
+        }
+    }
+
+    fn complaints(&self) -> MutexGuard<'_, Repeats> {
+        self.complaints
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn object_at(&self, version: Version) -> Option<Value> {
@@ -220,21 +243,32 @@ impl Inner {
     ) -> Result<Version, StoreError> {
         let mut new = match base {
             Base::Absent => object::new(&self.namespace, &self.name),
-            Base::Version(version) => match self.object_at(version) {
-                Some(seen) => seen,
-                None => {
-                    return Err(StoreError::LostRace(format!(
-                        "version {version} has not been seen here, so it must be read first"
-                    )));
-                }
-            },
+            Base::Version(version) => self.seen_at(version)?,
         };
         object::set(&mut new, record, purpose);
+        self.send(base, &new).await
+    }
+
+    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
+        let mut new = self.seen_at(base)?;
+        object::set_orders(&mut new, orders);
+        self.send(Base::Version(base), &new).await
+    }
+
+    fn seen_at(&self, version: Version) -> Result<Value, StoreError> {
+        self.object_at(version).ok_or_else(|| {
+            StoreError::LostRace(format!(
+                "version {version} has not been seen here, so it must be read first"
+            ))
+        })
+    }
+
+    async fn send(&self, base: Base, new: &Value) -> Result<Version, StoreError> {
         let asked = self.asked(match base {
             Base::Absent => "create",
             Base::Version(_) => "update",
         });
-        let body = serde_json::to_vec(&new)
+        let body = serde_json::to_vec(new)
             .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
         let params = PostParams {
             field_manager: Some("soloist".into()),
@@ -268,6 +302,10 @@ impl LeaseStore for KubernetesStore {
         purpose: Purpose,
     ) -> Result<Version, StoreError> {
         self.inner.write(base, record, purpose).await
+    }
+
+    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
+        self.inner.order(base, orders).await
     }
 
     fn watch(

@@ -7,12 +7,19 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use soloist_core::election::Purpose;
 use soloist_core::ids::{Identity, Version};
+use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 
-use crate::signature;
+use crate::{orders, signature};
 
 /// The annotation that holds soloist's signature; see the crate's `signature` module for its form.
 pub(super) const SIGNATURE: &str = "soloist.dev/signature";
+
+/// The annotation that orders a handover; see the crate's `orders` module for its form.
+pub(super) const HANDOVER: &str = "soloist.dev/handover";
+
+/// The annotation that orders a pause.
+pub(super) const PAUSE: &str = "soloist.dev/pause";
 
 /// The state that this object is.
 pub(super) fn snapshot(object: &Value) -> Result<Snapshot, String> {
@@ -36,11 +43,7 @@ pub(super) fn parse_version(text: &str) -> Result<Version, String> {
 
 fn record(object: &Value) -> Record {
     let spec = |name: &str| object.pointer("/spec").and_then(|spec| spec.get(name));
-    let signature = object
-        .pointer("/metadata/annotations")
-        .and_then(|annotations| annotations.get(SIGNATURE))
-        .and_then(Value::as_str)
-        .and_then(signature::parse);
+    let signature = annotation(object, SIGNATURE).and_then(signature::parse);
     let written = spec("leaseTransitions")
         .and_then(Value::as_i64)
         .unwrap_or(0);
@@ -56,7 +59,27 @@ fn record(object: &Value) -> Record {
         duration_seconds: spec("leaseDurationSeconds").and_then(Value::as_i64),
         transitions,
         signature,
+        orders: Orders {
+            handover: annotation(object, HANDOVER)
+                .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
+            pause: annotation(object, PAUSE).and_then(|text| orders::parse_pause(text).ok()),
+        },
     }
+}
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    let annotations = object.pointer("/metadata/annotations")?;
+    annotations.get(name)?.as_str()
+}
+
+/// What is wrong with the orders that somebody has written by hand.
+pub(super) fn unreadable_orders(object: &Value) -> impl Iterator<Item = String> {
+    let handover = annotation(object, HANDOVER).and_then(|t| orders::parse_handover(t).err());
+    let pause = annotation(object, PAUSE).and_then(|t| orders::parse_pause(t).err());
+    let named = |name: &str, wrong: Option<String>| wrong.map(|w| format!("{name}: {w}"));
+    [named(HANDOVER, handover), named(PAUSE, pause)]
+        .into_iter()
+        .flatten()
 }
 
 /// A new object.
@@ -94,6 +117,27 @@ pub(super) fn set(object: &mut Value, record: &Record, purpose: Purpose) {
         }
         None => annotations.remove(SIGNATURE),
     };
+    set_orders(object, &record.orders);
+}
+
+/// Writes over the orders that are there, and keeps those that nobody can read, for people.
+pub(super) fn set_orders(object: &mut Value, wanted: &Orders) {
+    let found = record(object).orders;
+    let annotations = child(child(child_map(object), "metadata"), "annotations");
+    if found.handover != wanted.handover {
+        match &wanted.handover {
+            Some(order) => {
+                annotations.insert(HANDOVER.into(), json!(orders::handover_to_text(order)))
+            }
+            None => annotations.remove(HANDOVER),
+        };
+    }
+    if found.pause != wanted.pause {
+        match &wanted.pause {
+            Some(order) => annotations.insert(PAUSE.into(), json!(orders::pause_to_text(order))),
+            None => annotations.remove(PAUSE),
+        };
+    }
 }
 
 fn clamp(seconds: i64) -> i32 {
@@ -143,7 +187,9 @@ mod tests {
                 write: OpId::new(1),
                 base: Version::new(3),
                 released: false,
+                heir: None,
             }),
+            orders: Orders::NONE,
         }
     }
 
@@ -230,10 +276,29 @@ mod tests {
             duration_seconds: Some(-3),
             transitions: 0,
             signature: None,
+            orders: Orders::NONE,
         };
         assert_eq!(found.record, Some(expected));
         let empty = json!({"metadata": {"resourceVersion": "12"}});
         assert!(snapshot(&empty).unwrap().record.unwrap().holder.is_none());
+    }
+
+    #[test]
+    fn orders_by_kubectl_annotate_are_read_and_those_that_nobody_can_read_are_kept_and_named() {
+        let mut lease =
+            json!({"metadata": {"annotations": {HANDOVER: "term=3 to=pod-b", PAUSE: "maybe"}}});
+        let found = record(&lease).orders;
+        assert_eq!(found.handover.and_then(|h| h.to), Identity::found("pod-b"));
+        assert_eq!(found.pause, None);
+        let unreadable: Vec<_> = unreadable_orders(&lease).collect();
+        assert_eq!(unreadable.len(), 1);
+        assert!(
+            unreadable[0].starts_with("soloist.dev/pause: \"maybe\" is no order"),
+            "{unreadable:?}"
+        );
+        set(&mut lease, &ours(), Purpose::Acquire);
+        assert_eq!(annotation(&lease, HANDOVER), None);
+        assert_eq!(annotation(&lease, PAUSE), Some("maybe"));
     }
 
     #[test]

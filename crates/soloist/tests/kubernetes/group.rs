@@ -1,5 +1,6 @@
 //! Three replicas of one program, each with its own way to the API server, and a journal of what their children did.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleBinding};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use testbed::{Account, ControlPlane, Link, shared};
 use tokio::time::{Instant, sleep};
 
@@ -156,6 +157,47 @@ impl Group {
 
     pub(crate) fn has_exited(&mut self, replica: usize) -> bool {
         self.replicas[replica].try_wait().unwrap().is_some()
+    }
+
+    /// Another command about the lease, by the replicas' user or by an administrator.
+    pub(crate) fn command(&self, program: &Path, words: &[&str], admin: bool) -> (i32, String) {
+        let kubeconfig = match admin {
+            true => self.plane.admin_kubeconfig(),
+            false => self.plane.kubeconfig(USER, None),
+        };
+        let ended = Command::new(program)
+            .args(words)
+            .args(["--name", LEASE, "--namespace", &self.namespace])
+            .env("KUBECONFIG", kubeconfig.unwrap())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = [ended.stdout, ended.stderr].concat();
+        (
+            ended.status.code().unwrap(),
+            String::from_utf8(text).unwrap(),
+        )
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// As `kubectl annotate lease demo NAME=VALUE --overwrite`.
+    pub(crate) async fn annotate(&self, name: &str, value: &str) {
+        let client = self.plane.admin_client().await.unwrap();
+        let leases: Api<Lease> = Api::namespaced(client, &self.namespace);
+        let patch = serde_json::json!({"metadata": {"annotations": {name: value}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        leases.patch(LEASE, &params, &patch).await.unwrap();
+    }
+
+    /// The lease's annotations.
+    pub(crate) async fn annotations(&self) -> BTreeMap<String, String> {
+        let client = self.plane.admin_client().await.unwrap();
+        let leases: Api<Lease> = Api::namespaced(client, &self.namespace);
+        let lease = leases.get(LEASE).await.unwrap();
+        lease.metadata.annotations.unwrap_or_default()
     }
 
     /// Starts one more replica.

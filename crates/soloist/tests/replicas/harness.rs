@@ -64,6 +64,22 @@ impl Group {
 
     /// `soloist run` without any flag.
     pub(crate) fn bare(&self) -> Command {
+        let mut command = self.program();
+        command.arg("run");
+        command
+    }
+
+    /// Another command about the group's lease.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.program();
+        command
+            .args(words)
+            .args(["--name", LEASE])
+            .args(&self.place.lease);
+        command
+    }
+
+    fn program(&self) -> Command {
         let mut command = Command::new(SOLOIST);
         // What the machine says must not change the tests.
         for (name, _) in std::env::vars_os() {
@@ -73,7 +89,6 @@ impl Group {
         }
         // Who is killed leaves things behind; they go with the folder.
         command
-            .arg("run")
             .env("TMPDIR", self.folder.path())
             .env("XDG_RUNTIME_DIR", self.folder.path());
         command.stdin(Stdio::null()).stdout(Stdio::null());
@@ -128,6 +143,13 @@ impl Group {
         let log = self.log_path(identity);
         command.stderr(File::create(log).unwrap());
         self.spawn_as_it_is(identity, command)
+    }
+
+    /// Starts what is no replica; what it says is its log.
+    pub(crate) fn spawn_command(&mut self, name: &str, command: &mut Command) -> usize {
+        let log = File::create(self.log_path(name)).unwrap();
+        command.stdout(log);
+        self.spawn_as_it_is(name, command)
     }
 
     /// The log of the next replica.

@@ -16,6 +16,7 @@ mod loss;
 mod namespaces;
 mod notify;
 mod once;
+mod orders;
 mod place;
 mod privileges;
 mod settings;

@@ -14,6 +14,8 @@ const USER: &str = "replica-0";
 pub(crate) struct Place {
     /// What `soloist run` is told of it.
     pub(crate) flags: Vec<String>,
+    /// What other commands are: which lease.
+    pub(crate) lease: Vec<String>,
 }
 
 /// One kind of place, and timings that it is quick enough for.
@@ -54,11 +56,12 @@ impl Place {
             format!("--renew-deadline={renew}"),
             format!("--retry-period={retry}"),
         ];
-        match wanted.kubernetes {
-            false => flags.push(format!("--store=file:{}", folder.join("lease").display())),
-            true => flags.extend(on_the_api_server()),
-        }
-        Self { flags }
+        let lease = match wanted.kubernetes {
+            false => vec![format!("--store=file:{}", folder.join("lease").display())],
+            true => on_the_api_server().into(),
+        };
+        flags.extend(lease.clone());
+        Self { flags, lease }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The election's state machine: commands and events in, what to do next out.
 
+mod orders;
 mod requests;
 mod rights;
 mod terms;
@@ -14,6 +15,7 @@ use crate::ids::{Identity, OpId, Term, Token, Version, WatchId};
 use crate::record::{Record, Snapshot};
 use crate::spread::Spread;
 use crate::time::Moment;
+use orders::Heeded;
 use requests::{Kind, Requests, Watch};
 use rights::{Right, Rights};
 
@@ -28,6 +30,7 @@ pub struct Election {
     own_term: Option<Term>,
     requests: Requests,
     rights: Rights,
+    heeded: Heeded,
     outputs: VecDeque<Output>,
 }
 
@@ -91,6 +94,7 @@ impl Election {
             own_term: None,
             requests: Requests::new(),
             rights: Rights::new(),
+            heeded: Heeded::NOTHING,
             outputs: VecDeque::new(),
         }
     }
@@ -127,6 +131,13 @@ impl Election {
         self.advance(now);
     }
 
+    /// Names who is to lead next, for the release of our term.
+    pub fn name_heir(&mut self, heir: Identity) {
+        if self.tenure().is_some() {
+            self.heeded.heir = Some(heir);
+        }
+    }
+
     fn begin_leaving(&mut self, now: Moment, stand_after: bool) {
         let by = match self.phase {
             Phase::Leaving { by, .. } => by,
@@ -141,6 +152,7 @@ impl Election {
     fn end_leaving(&mut self) {
         if let Phase::Leaving { stand_after, .. } = self.phase {
             self.own_term = None;
+            self.heeded.heir = None;
             self.phase = match stand_after {
                 true => Phase::Candidate,
                 false => Phase::Idle,
@@ -162,6 +174,7 @@ impl Election {
                 self.rights.granted(now, Right::Read);
                 self.requests.read_first = None;
                 self.requests.not_before = now;
+                self.requests.looked_at = now;
                 if let Some(command) = self.requests.begin_watch(now, op, raced, &snapshot) {
                     self.ask(command);
                 }
@@ -171,7 +184,7 @@ impl Election {
             (Kind::Write(write), Answer::Written(version)) => {
                 self.rights.granted(now, Right::Write);
                 self.requests.landed(now, op);
-                self.written(now, request.sent, write, version);
+                self.written(now, request.sent, *write, version);
             }
             (Kind::Write(write), Answer::LostRace) => {
                 self.rights.granted(now, Right::Write);
@@ -301,6 +314,7 @@ enum Next {
 impl Election {
     fn advance(&mut self, now: Moment) {
         self.keep_deadlines(now);
+        self.heed_orders(now);
         while self.requests.in_flight.is_none()
             && let Some((at, next)) = self.next_request()
             && at <= now
@@ -349,7 +363,18 @@ impl Election {
             Phase::Idle => None,
             Phase::Candidate => {
                 let free_at = self.knowledge.free_at().max(requests.after_the_crowd);
-                Some((free_at.max(ready), Next::Acquire))
+                let free_at = free_at.max(self.heeded.after_the_heir);
+                match self.knowledge.pause_ends() {
+                    None => Some((free_at.max(ready), Next::Acquire)),
+                    // Without a takeover that fails, nobody would notice a watch that has died silently.
+                    Some(ends) => {
+                        let look = requests.looked_at + self.config.timings.lease().get();
+                        let acquire = (free_at.max(ends).max(ready), Next::Acquire);
+                        [acquire, (look.max(ready), Next::Read)]
+                            .into_iter()
+                            .min_by_key(|(at, _)| *at)
+                    }
+                }
             }
             Phase::Leading(tenure) | Phase::Ending(tenure) => {
                 let due = tenure.sent + self.config.timings.renew_interval();

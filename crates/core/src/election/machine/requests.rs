@@ -1,11 +1,13 @@
 //! The requests that the election makes, and their pace: one at a time.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Claim, Election, Phase, Purpose, StoreCommand};
 use crate::election::{Base, Output};
 use crate::ids::{OpId, Term, Version, WatchId};
+use crate::orders::Orders;
 use crate::record::{Record, Signature, Snapshot};
 use crate::time::Moment;
 use crate::timings::Timings;
@@ -23,6 +25,8 @@ pub(super) struct Requests {
     raced: bool,
     /// After a failure: not before then.
     pub(super) not_before: Moment,
+    /// When the record was last read.
+    pub(super) looked_at: Moment,
     pub(super) watch: Watch,
     /// Over how long we spread ourselves after a release. It grows with every race that we lose, because a large group
     /// loses many, and is nothing again when we win.
@@ -41,7 +45,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum Kind {
     Read { raced: bool },
-    Write(Write),
+    Write(Box<Write>),
 }
 
 #[derive(Debug)]
@@ -90,6 +94,7 @@ impl Requests {
             read_first: None,
             raced: false,
             not_before: start,
+            looked_at: start,
             watch: Watch::Off { again_at: start },
             crowd: Duration::ZERO,
             after_the_crowd: start,
@@ -237,13 +242,13 @@ impl Election {
         self.requests.in_flight = Some(Request {
             op,
             sent: now,
-            kind: Kind::Write(Write {
+            kind: Kind::Write(Box::new(Write {
                 op,
                 purpose,
                 claim,
                 known: self.knowledge.version(),
                 record,
-            }),
+            })),
         });
     }
 
@@ -266,7 +271,23 @@ impl Election {
                 write: op,
                 base: self.knowledge.version().unwrap_or(Version::new(0)),
                 released,
+                heir: self.heeded.heir.clone().filter(|_| released),
             }),
+            orders: self.orders_to_write(purpose),
+        }
+    }
+
+    /// Orders stay as they are, but for those that are over: a handover with its term, a pause with its end.
+    fn orders_to_write(&self, purpose: Purpose) -> Orders {
+        let orders = self.knowledge.record().map(|r| r.orders.clone());
+        let orders = orders.unwrap_or_default();
+        match purpose {
+            Purpose::Renew => orders,
+            Purpose::Acquire => Orders::NONE,
+            Purpose::Release => Orders {
+                handover: None,
+                ..orders
+            },
         }
     }
 

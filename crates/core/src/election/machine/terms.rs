@@ -26,7 +26,10 @@ impl Election {
                 self.confirm(sent, (op, version));
                 self.check_still_ours();
             }
-            Purpose::Release => self.end_leaving(),
+            Purpose::Release => {
+                self.let_heir_go_first(now);
+                self.end_leaving();
+            }
         }
     }
 
@@ -55,6 +58,7 @@ impl Election {
             landed,
         };
         self.requests.won();
+        self.heeded.begin_term();
         self.phase = Phase::Leading(tenure);
         self.outputs.push_back(Output::Elected(Elected {
             term,
@@ -92,6 +96,7 @@ impl Election {
         if self.knowledge.claim() == Claim::Released {
             self.find_place_in_crowd(now);
         }
+        self.let_heir_go_first(now);
         self.tell_holder(holder_before.as_ref());
         self.find_own_writes();
         self.check_still_ours();

@@ -4,6 +4,7 @@ mod candidate;
 mod doubt;
 mod leader;
 mod leaving;
+mod orders;
 mod random;
 mod sighting;
 mod vanished;
@@ -16,6 +17,7 @@ use super::{
     Answer, Base, Claim, Config, Elected, Election, Identity, InstanceId, Loss, OpId, Output,
     PodUid, Purpose, Record, Snapshot, StoreCommand, Term, Token, Version, WatchId,
 };
+use crate::orders::Orders;
 use crate::record::Signature;
 use crate::time::Moment;
 use crate::timings::{LeaseDuration, Preset, Timings};
@@ -62,7 +64,9 @@ fn held(by: &str, seconds: u32, transitions: u64) -> Record {
             // As if it had just been written.
             base: Version::new(u64::MAX),
             released: false,
+            heir: None,
         }),
+        orders: Orders::NONE,
     }
 }
 
@@ -85,6 +89,7 @@ fn unsigned(by: &str, seconds: i64, transitions: u64) -> Record {
         duration_seconds: Some(seconds),
         transitions,
         signature: None,
+        orders: Orders::NONE,
     }
 }
 

@@ -21,6 +21,7 @@ enum Step {
     Checked(bool),
     StopSignal,
     HandOver,
+    Pause,
     Wait(u64),
 }
 
@@ -45,6 +46,7 @@ fn step() -> impl Strategy<Value = Step> {
         12 => any::<bool>().prop_map(Step::Checked),
         1 => Just(Step::StopSignal),
         4 => Just(Step::HandOver),
+        2 => Just(Step::Pause),
         40 => (0u64..8_000).prop_map(Step::Wait),
     ]
 }
@@ -99,7 +101,7 @@ impl World {
             Step::Ready | Step::ChildEnds(_) | Step::Checked(_) => self.child_lives,
             Step::TreeEmpties => self.bench.tree_lives && !self.child_lives,
             Step::GuardDies => self.bench.tree_lives,
-            Step::Refused | Step::StopSignal | Step::HandOver | Step::Wait(_) => true,
+            Step::Refused | Step::StopSignal | Step::HandOver | Step::Pause | Step::Wait(_) => true,
         };
         if !possible {
             return;
@@ -147,6 +149,7 @@ impl World {
             Step::Checked(false) => self.event(Event::Unhealthy),
             Step::StopSignal => self.event(Event::StopSignal),
             Step::HandOver => self.event(Event::HandOver),
+            Step::Pause => self.event(Event::Pause),
             Step::Wait(millis) => self.wait(Duration::from_millis(millis)),
         }
     }

@@ -102,6 +102,28 @@ fn a_handover_stops_the_child_first_and_stays_out_for_a_cool_down() {
 }
 
 #[test]
+fn who_is_named_as_the_heir_does_not_stay_out_any_longer() {
+    let mut bench = Bench::leader(policy());
+    bench.feed_all(2.0, &[Event::HandOver, Event::TreeEmpty, Event::Left]);
+    assert_eq!(bench.feed(3.0, Event::NamedHeir), [Action::Stand]);
+    assert_eq!(bench.feed(3.1, Event::NamedHeir), []);
+    assert_eq!(bench.run_until(60.0), []);
+}
+
+#[test]
+fn a_pause_stops_the_child_first_and_stands_again_at_once() {
+    let mut bench = Bench::leader(policy());
+    assert_eq!(
+        bench.feed(2.0, Event::Pause),
+        [Action::Resign, Action::StopChild]
+    );
+    assert_eq!(
+        bench.feed(3.0, Event::TreeEmpty),
+        [Action::Leave, Action::Stand]
+    );
+}
+
+#[test]
 fn a_handover_during_a_loss_keeps_us_out_for_a_cool_down() {
     let mut bench = Bench::leader(policy());
     bench.feed(10.0, Event::Lost(Loss::RenewDeadline));

@@ -46,6 +46,8 @@ fn events() -> Vec<Event> {
         Event::Unhealthy,
         Event::StopSignal,
         Event::HandOver,
+        Event::Pause,
+        Event::NamedHeir,
     ];
     events.extend(losses.map(Event::Lost));
     events.extend(failures.map(Event::SpawnFailed));
@@ -57,7 +59,7 @@ fn events() -> Vec<Event> {
 fn states(policy: Policy) -> Vec<(&'static str, Bench)> {
     let crash = [ended(1), Event::TreeEmpty];
     let unhealthy = [Event::Unhealthy, Event::Unhealthy, Event::Unhealthy];
-    let from_leader: [(&str, &[Event]); 12] = [
+    let from_leader: [(&str, &[Event]); 13] = [
         ("leader", &[]),
         ("leader with a failed check", &[Event::Unhealthy]),
         ("stopping an unhealthy child", &unhealthy),
@@ -66,6 +68,7 @@ fn states(policy: Policy) -> Vec<(&'static str, Bench)> {
         ("losing", &[Event::Lost(Loss::RenewDeadline)]),
         ("killed for a lost lease", &[Event::Lost(Loss::Deleted)]),
         ("handing over", &[Event::HandOver]),
+        ("stopping for a pause", &[Event::Pause]),
         ("terminating", &[Event::StopSignal]),
         ("killing", &[Event::StopSignal, Event::StopSignal]),
         ("leaving", &[Event::StopSignal, Event::TreeEmpty]),

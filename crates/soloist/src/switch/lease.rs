@@ -1,0 +1,199 @@
+//! The lease that is meant, for reading it and for writing orders.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use serde_json::Value;
+use soloist_core::ids::Version;
+use soloist_core::orders::Orders;
+use soloist_core::record::{Record, Snapshot};
+use soloist_core::time::Human;
+use soloist_elector::file::FileStore;
+use soloist_elector::kubernetes::{KubernetesStore, Options};
+use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
+use tokio::time::timeout;
+
+use super::{LeaseArgs, NotDone};
+use crate::store::{StoreChoice, default_path};
+
+/// Nobody waits longer for one answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+/// So often an order is written anew, because the lease was renewed in that very moment.
+const TRIES: usize = 10;
+
+/// No lease was named.
+#[derive(Debug, thiserror::Error)]
+#[error("which lease? Give --name, or --store file:PATH")]
+pub(super) struct WhichLease;
+
+/// A lease, wherever it is.
+pub(super) enum Lease {
+    Kubernetes(KubernetesStore),
+    File(FileStore),
+}
+
+impl LeaseArgs {
+    pub(super) async fn open(&self) -> anyhow::Result<Lease> {
+        let name = self.name.as_deref();
+        match self.choice() {
+            StoreChoice::Kubernetes => {
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let store = KubernetesStore::connect(self.options(name.ok_or(WhichLease)?)).await?;
+                Ok(Lease::Kubernetes(store))
+            }
+            StoreChoice::File(path) => {
+                let path = match path {
+                    Some(path) => path,
+                    None => default_path(name.ok_or(WhichLease)?)?,
+                };
+                // Opening would make it.
+                if !path.exists() {
+                    let place = format!("lease file {}", path.display());
+                    return Err(NotDone::NoLease(place).into());
+                }
+                let store = FileStore::open(&path);
+                let store = store.with_context(|| format!("the lease file {}", path.display()))?;
+                Ok(Lease::File(store))
+            }
+        }
+    }
+
+    fn choice(&self) -> StoreChoice {
+        let cluster_is_named = self.kubeconfig.is_some()
+            || self.context.is_some()
+            || std::env::var_os("KUBECONFIG").is_some()
+            || is_kubectl_plugin();
+        match &self.store {
+            Some(store) => store.clone(),
+            None if cluster_is_named => StoreChoice::Kubernetes,
+            None => StoreChoice::fitting(),
+        }
+    }
+
+    fn options(&self, name: &str) -> Options {
+        let mut options = Options::lease(name);
+        if let Some(namespace) = &self.namespace {
+            options = options.namespace(namespace);
+        }
+        if let Some(kubeconfig) = &self.kubeconfig {
+            options = options.kubeconfig(kubeconfig);
+        }
+        if let Some(context) = &self.context {
+            options = options.context(context);
+        }
+        options
+    }
+}
+
+impl Lease {
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Kubernetes(store) => store.describe(),
+            Self::File(store) => store.describe(),
+        }
+    }
+
+    /// The lease as it is now, with its record.
+    pub(super) async fn read(&self) -> anyhow::Result<(Snapshot, Record)> {
+        let read = async {
+            match self {
+                Self::Kubernetes(store) => store.read().await,
+                Self::File(store) => store.read().await,
+            }
+        };
+        let snapshot = self.in_time(read).await?;
+        match snapshot.record.clone() {
+            Some(record) => Ok((snapshot, record)),
+            None => Err(NotDone::NoLease(self.describe()).into()),
+        }
+    }
+
+    /// Changes the orders as `change` says of the record that is there. Whatever it refuses is not done.
+    pub(super) async fn order(
+        &self,
+        change: impl Fn(&Record) -> anyhow::Result<Orders>,
+    ) -> anyhow::Result<Version> {
+        for _ in 0..TRIES {
+            let (snapshot, record) = self.read().await?;
+            let orders = change(&record)?;
+            let write = async {
+                match self {
+                    Self::Kubernetes(store) => store.order(snapshot.version, &orders).await,
+                    Self::File(store) => store.order(snapshot.version, &orders).await,
+                }
+            };
+            match self.in_time(write).await {
+                Err(StoreError::LostRace(_)) => {}
+                done => return Ok(done?),
+            }
+        }
+        Err(NotDone::Busy.into())
+    }
+
+    async fn in_time<T>(
+        &self,
+        asked: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let answer = timeout(PATIENCE, asked).await;
+        answer.unwrap_or_else(|_| {
+            Err(StoreError::Unknown(format!(
+                "no answer within {} from the {}",
+                Human(PATIENCE),
+                self.describe()
+            )))
+        })
+    }
+
+    pub(super) fn carrier(&self) -> StoreCarrier {
+        match self {
+            Self::Kubernetes(store) => StoreCarrier::new(store.clone(), PATIENCE),
+            Self::File(store) => StoreCarrier::new(store.clone(), PATIENCE),
+        }
+    }
+
+    /// When the term began and when it was last renewed, as its holder's wall clock had it: for people only.
+    pub(super) async fn times(&self) -> Times {
+        let (object, acquired, renewed) = match self {
+            Self::Kubernetes(store) => {
+                let path = format!(
+                    "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}",
+                    store.namespace(),
+                    store.name()
+                );
+                let object = super::pods::get(store, &path).await.ok();
+                (object, "/spec/acquireTime", "/spec/renewTime")
+            }
+            Self::File(store) => {
+                let content = std::fs::read(store.path()).unwrap_or_default();
+                let object = serde_json::from_slice(&content).ok();
+                (object, "/acquired", "/renewed")
+            }
+        };
+        let object = object.unwrap_or(Value::Null);
+        let time = |path: &str| object.pointer(path)?.as_str()?.parse().ok();
+        Times {
+            acquired: time(acquired),
+            renewed: time(renewed),
+        }
+    }
+}
+
+/// Timestamps of the record.
+pub(super) struct Times {
+    pub(super) acquired: Option<jiff::Timestamp>,
+    pub(super) renewed: Option<jiff::Timestamp>,
+}
+
+/// Whether the record is paused, by our wall clock.
+pub(super) fn is_paused(record: &Record) -> bool {
+    let now = clock::wall_time();
+    let pause = record.orders.pause;
+    pause.is_some_and(|pause| pause.until.is_none_or(|until| now < until))
+}
+
+/// Whether we were called as `kubectl soloist …`, by a link of that name.
+fn is_kubectl_plugin() -> bool {
+    let program = std::env::args_os().next();
+    let path = program.as_deref().map(std::path::Path::new);
+    path.and_then(std::path::Path::file_name) == Some("kubectl-soloist".as_ref())
+}
