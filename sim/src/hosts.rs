@@ -66,6 +66,7 @@ pub(crate) struct Link {
 
 pub(crate) struct Soloist {
     pub(crate) id: SoloistId,
+    pub(crate) started: Nanos,
     pub(crate) instance: InstanceId,
     pub(crate) node: Node,
     /// The guards that it has started and not reaped.
@@ -183,6 +184,7 @@ impl Host {
         };
         Soloist {
             id,
+            started: now,
             instance,
             node: Node::new(self.clock.read(now), config, self.policy(plan, host)),
             trees: Vec::new(),

@@ -197,9 +197,7 @@ impl World {
         match self.rng.percent(30) {
             true => {
                 let wait = self.rng.between(SECOND, 60 * SECOND);
-                let lease = self.plan.longest_lease();
-                // Nobody waits for longer than a lease.
-                self.note_late(wait.min(lease) + lease / 100 + SECOND);
+                self.note_patience(wait);
                 Answer::Throttled {
                     wait: Duration::from_nanos(wait),
                 }
@@ -234,6 +232,12 @@ impl World {
             self.note_erased(before, Eraser::StaleWrite);
             self.checks.claimed_by_anybody(self.now);
         }
+    }
+
+    /// The store asks somebody to wait, from when that one hears of it. Nobody waits for longer than a lease.
+    pub(crate) fn note_patience(&mut self, wait: Nanos) {
+        let lease = self.plan.longest_lease();
+        self.note_late(wait.min(lease) + lease / 100 + SECOND);
     }
 
     /// Something is under way that arrives then, or somebody waits until then.

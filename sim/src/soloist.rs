@@ -7,7 +7,7 @@ use soloist_core::record::Snapshot;
 use soloist_core::replica::{Exit, Outcome, StateName};
 
 use crate::check::{Source, Violation};
-use crate::clock::SECOND;
+use crate::clock::{SECOND, nanos};
 use crate::gaps::Cause;
 use crate::hosts::{Newest, Soloist};
 use crate::plan::WAKE_UP;
@@ -66,6 +66,9 @@ impl World {
                 self.check_progress(soloist, now)?;
             }
             ToSoloist::Answer { op, answer, epoch } => {
+                if let Answer::Throttled { wait } = &answer {
+                    self.note_patience(nanos(*wait));
+                }
                 let mut shown_its_loss = None;
                 if let Some((_, sent)) = soloist.request.take_if(|(r, _)| *r == op) {
                     soloist.has_written |= matches!(answer, Answer::Written(_) | Answer::LostRace);

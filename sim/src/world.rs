@@ -43,7 +43,8 @@ pub(crate) struct World {
     pub(crate) next_pod: u32,
 }
 
-/// How long, and until when somebody may count with it.
+/// How long, and until when somebody may count with it; who has seen it remembers it, and counts with it anew when what
+/// went on before is unclear.
 #[derive(Clone, Copy)]
 pub(crate) struct EditedPromise {
     pub(crate) length: Nanos,

@@ -32,9 +32,7 @@ pub enum Missing {
 }
 
 /// What nodes need, and Debian's package with it. The bridge plugin is no program of the path.
-const FOR_NODES: [(&str, &str); 10] = [
-    ("containerd", "containerd"),
-    ("ctr", "containerd"),
+const FOR_NODES: [(&str, &str); 8] = [
     ("runc", "runc"),
     ("/usr/lib/cni/bridge", "containernetworking-plugins"),
     ("iptables", "iptables"),

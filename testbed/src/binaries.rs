@@ -17,6 +17,12 @@ pub enum Kind {
     Kubelet,
     /// kube-proxy.
     KubeProxy,
+    /// containerd: a newer one than Debian's, for image volumes.
+    Containerd,
+    /// What containerd starts for each Pod.
+    ContainerdShim,
+    /// containerd's client.
+    Ctr,
     /// kubectl.
     Kubectl,
     /// helm.
@@ -51,6 +57,14 @@ const PEER: Module = Module {
     ],
 };
 
+const CONTAINERD: Module = Module {
+    name: "containerd",
+    files: &[
+        ("go.mod", include_str!("../containerd/go.mod")),
+        ("go.sum", include_str!("../containerd/go.sum")),
+    ],
+};
+
 const HELM: Module = Module {
     name: "helm",
     files: &[
@@ -78,25 +92,28 @@ const PAUSE: Module = Module {
 
 /// The version of Kubernetes that is pinned, such as `v1.36.4`.
 pub fn kubernetes_version() -> &'static str {
-    let (_, go_mod) = KUBERNETES.files[0];
-    go_mod
-        .split_once("k8s.io/kubernetes v")
-        .and_then(|(before, after)| {
-            let version = after.split_whitespace().next()?;
-            let start = before.len() + "k8s.io/kubernetes ".len();
-            go_mod.get(start..=start + version.len())
-        })
-        .expect("kubernetes/go.mod requires k8s.io/kubernetes")
+    required(&KUBERNETES, "k8s.io/kubernetes")
+}
+
+/// The version of a module that another one's go.mod requires.
+fn required(module: &Module, path: &str) -> &'static str {
+    let (_, go_mod) = module.files[0];
+    let mut words = go_mod.split_whitespace().skip_while(|word| *word != path);
+    let version = words.nth(1);
+    version.expect("go.mod requires the module that it is for")
 }
 
 impl Kind {
     /// Everything that can be built.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Apiserver,
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
         Self::Kubectl,
         Self::Helm,
         Self::Pause,
@@ -107,11 +124,14 @@ impl Kind {
     pub const OF_A_CONTROL_PLANE: [Self; 2] = [Self::Apiserver, Self::Peer];
 
     /// What a cluster with nodes needs besides.
-    pub const OF_NODES: [Self; 5] = [
+    pub const OF_NODES: [Self; 8] = [
         Self::ControllerManager,
         Self::Scheduler,
         Self::Kubelet,
         Self::KubeProxy,
+        Self::Containerd,
+        Self::ContainerdShim,
+        Self::Ctr,
         Self::Pause,
     ];
 
@@ -128,6 +148,9 @@ impl Kind {
             Self::Scheduler => "kube-scheduler",
             Self::Kubelet => "kubelet",
             Self::KubeProxy => "kube-proxy",
+            Self::Containerd => "containerd",
+            Self::ContainerdShim => "containerd-shim-runc-v2",
+            Self::Ctr => "ctr",
             Self::Kubectl => "kubectl",
             Self::Helm => "helm",
             Self::Pause => "pause",
@@ -141,6 +164,7 @@ impl Kind {
             Self::Helm => &HELM,
             Self::Pause => &PAUSE,
             Self::Kubectl => &KUBECTL,
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => &CONTAINERD,
             Self::Apiserver
             | Self::ControllerManager
             | Self::Scheduler
@@ -153,6 +177,9 @@ impl Kind {
         match self {
             Self::Peer | Self::Pause | Self::Kubectl => ".".to_owned(),
             Self::Helm => "helm.sh/helm/v4/cmd/helm".to_owned(),
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => {
+                format!("github.com/containerd/containerd/v2/cmd/{}", self.name())
+            }
             Self::Apiserver
             | Self::ControllerManager
             | Self::Scheduler
@@ -163,8 +190,20 @@ impl Kind {
 
     pub(crate) fn ldflags(self) -> String {
         let stripped = "-s -w".to_owned();
-        if matches!(self, Self::Peer | Self::Pause | Self::Helm) {
-            return stripped;
+        match self {
+            Self::Peer | Self::Pause | Self::Helm => return stripped,
+            Self::Containerd | Self::ContainerdShim | Self::Ctr => {
+                let version = required(&CONTAINERD, "github.com/containerd/containerd/v2");
+                return format!(
+                    "{stripped} -X github.com/containerd/containerd/v2/version.Version={version}"
+                );
+            }
+            Self::Apiserver
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Kubelet
+            | Self::KubeProxy
+            | Self::Kubectl => {}
         }
         let version = kubernetes_version();
         let mut numbers = version.trim_start_matches('v').split('.');

@@ -54,6 +54,33 @@ impl Certificates {
         })
     }
 
+    /// Signs service accounts' tokens with a new key once the API server is restarted; tokens of the old ones stay good.
+    pub(crate) fn renew_accounts_key(&self) -> Result<(), Error> {
+        let key = KeyPair::generate().map_err(|error| Error::Io {
+            doing: "generate",
+            path: self.accounts_private.clone(),
+            source: std::io::Error::other(error),
+        })?;
+        let old = fs::read_to_string(&self.accounts_public)
+            .map_err(Error::io("read", &self.accounts_public))?;
+        let both = format!("{}{old}", key.public_key_pem());
+        let write =
+            |path: &Path, text: &str| fs::write(path, text).map_err(Error::io("write", path));
+        write(&self.accounts_private, &key.serialize_pem())?;
+        write(&self.accounts_public, &both)
+    }
+
+    /// Leaves only the newest of the keys by which service accounts' tokens are checked.
+    pub(crate) fn forget_old_accounts_keys(&self) -> Result<(), Error> {
+        const END: &str = "-----END PUBLIC KEY-----";
+        let path = &self.accounts_public;
+        let keys = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        let newest = keys
+            .find(END)
+            .map_or(&keys[..], |at| &keys[..at + END.len()]);
+        fs::write(path, format!("{newest}\n")).map_err(Error::io("write", path))
+    }
+
     /// A client's certificate and key, as PEM, valid for so long from now on.
     pub(crate) fn client(&self, user: &str, lifetime: Duration) -> Result<(String, String), Error> {
         let made = || {

@@ -64,6 +64,7 @@ pub(crate) struct Component {
     name: &'static str,
     log: PathBuf,
     child: Child,
+    is_wrapped: bool,
 }
 
 impl Component {
@@ -108,7 +109,21 @@ impl Component {
             source,
         })?;
         tracing::debug!(component = name, pid = child.id(), "started");
-        Ok(Self { name, log, child })
+        Ok(Self {
+            name,
+            log,
+            child,
+            is_wrapped: false,
+        })
+    }
+
+    /// The command is `nsenter` or `unshare`, which waits for the program in other namespaces: the program is what is killed.
+    ///
+    /// Killed itself, it would leave a dead program to this machine's first process, which may take seconds to reap it, and until then the
+    /// program's PID namespace does not end.
+    pub(crate) fn wrapping_a_program(mut self) -> Self {
+        self.is_wrapped = true;
+        self
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -131,7 +146,12 @@ impl Component {
     }
 
     pub(crate) fn kill(&mut self) {
-        let _ = self.child.kill();
+        let program = self.is_wrapped.then(|| self.child_of()).flatten();
+        let program = program.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let is_killed = program.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok());
+        if !is_killed {
+            let _ = self.child.kill();
+        }
         let _ = self.child.wait();
     }
 

@@ -52,7 +52,7 @@ use tracing::info;
 
 pub use crate::delivery::{Drain, End, Progress, State, Summary};
 
-use crate::delivery::{Call, CallError, Closed, Peer, Session, Settings};
+use crate::delivery::{Call, CallError, Closed, Peer, Session, Settings, caught};
 use crate::shutdown::Shutdown;
 
 /// A queue, and what is done with its messages. All methods may be called while another one is under way.
@@ -193,7 +193,7 @@ impl<S: Source> Intake<S> {
             self.states.send_replace(state);
         };
         let incoming = pin!(unfold(&self.source, async |source| {
-            let next = source.next().await.transpose()?;
+            let next = caught(|| source.next()).await.transpose()?;
             Some((next, source))
         }));
         let mut session = Session::new(
@@ -285,6 +285,10 @@ impl<S: Source> Peer for QueuePeer<'_, S> {
 
     fn fenced_by(_: &S::Error) -> Option<Token> {
         None
+    }
+
+    fn can_be_refused(&self) -> bool {
+        false
     }
 
     fn outlives_stream(&self) -> bool {

@@ -185,3 +185,40 @@ async fn a_stream_that_never_runs_dry_starves_neither_its_task_nor_its_thread() 
     assert!(ended.unwrap().is_complete());
     beside.await.unwrap();
 }
+
+/// Breaks where `next` is called for the second time.
+struct Broken<'a>(&'a Queue, AtomicU64);
+
+impl Source for Broken<'_> {
+    type Message = u64;
+    type Receipt = u64;
+    type Error = String;
+
+    async fn next(&self) -> Result<Option<u64>, String> {
+        assert_eq!(self.1.fetch_add(1, Ordering::Relaxed), 0, "next broke");
+        Ok(Some(1))
+    }
+
+    async fn handle(&self, message: u64) -> Result<u64, String> {
+        Ok(message)
+    }
+
+    async fn ack(&self, receipts: &[u64]) -> Result<(), String> {
+        self.0.ack(receipts).await
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_next_is_told_and_what_came_before_is_acknowledged() {
+    let (_sender, queue) = Queue::new();
+    let intake = Intake::new(Broken(&queue, AtomicU64::new(0)));
+    let ended = timeout(LIMIT, intake.run(&Shutdown::new(LIMIT))).await;
+    match ended.unwrap().unwrap_err() {
+        SourceError::Panicked { method, message } => {
+            assert_eq!(method, "next");
+            assert!(message.contains("next broke"), "{message}");
+        }
+        error => panic!("{error}"),
+    }
+    assert_eq!(*queue.log.lock().unwrap(), ["acknowledged [1]"]);
+}

@@ -1,5 +1,6 @@
 //! When the faults are over: a leader comes, within the sum of what must be waited for.
 
+use soloist_core::election::Answer;
 use soloist_core::replica::StateName;
 use soloist_core::timings::Timings;
 
@@ -38,12 +39,17 @@ impl World {
             + self.deaf_replicas(wait)
             + self.ailing_children()
             + self.cooling_down()
+            + self.pleas_for_patience()
             + self.pending_wishes()
     }
 
     /// The longest that anybody may have been promised.
     fn longest_promise(&self) -> Nanos {
-        let edited = self.edited_promise.filter(|p| self.now < p.until);
+        let edited = self.edited_promise.filter(|p| {
+            let remembers = |s: &Soloist| s.started < p.until;
+            let mut soloists = self.hosts.iter().filter_map(|h| h.soloist.as_ref());
+            self.now < p.until || soloists.any(remembers)
+        });
         let seconds = self.store.record().and_then(|r| r.duration_seconds);
         let there = seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0) * SECOND;
         let lease = self.plan.longest_lease().max(there);
@@ -124,6 +130,37 @@ impl World {
         sum
     }
 
+    /// A store that was down has asked somebody to wait, who hears it only now: nobody waits for longer than a lease.
+    fn pleas_for_patience(&self) -> Nanos {
+        let plea = |what: &Event| {
+            let to_soloist = match what {
+                Event::ToSoloist { what, .. } => what,
+                _ => return false,
+            };
+            matches!(
+                to_soloist,
+                ToSoloist::Answer {
+                    answer: Answer::Throttled { .. },
+                    ..
+                }
+            )
+        };
+        match self.is_held_back(plea) {
+            true => self.plan.longest_lease(),
+            false => 0,
+        }
+    }
+
+    fn is_held_back(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+        self.hosts.iter().any(|h| {
+            let soloist = h.soloist.as_ref().map(|s| &s.held_back);
+            h.held_back
+                .iter()
+                .chain(soloist.into_iter().flatten())
+                .any(&wanted)
+        })
+    }
+
     /// Somebody has been asked to stop or to hand over, and has not heard it yet.
     fn pending_wishes(&self) -> Nanos {
         let policy = self.plan.policy(0);
@@ -134,14 +171,7 @@ impl World {
             };
             matches!(to_soloist, ToSoloist::StopSignal | ToSoloist::HandOver)
         };
-        let held_back = self.hosts.iter().any(|h| {
-            let soloist = h.soloist.as_ref().map(|s| &s.held_back);
-            h.held_back
-                .iter()
-                .chain(soloist.into_iter().flatten())
-                .any(wish)
-        });
-        match self.asked_until > self.now || held_back {
+        match self.asked_until > self.now || self.is_held_back(wish) {
             true => nanos(policy.ladder.stop() + policy.cool_down) + 5 * SECOND,
             false => 0,
         }

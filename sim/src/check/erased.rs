@@ -140,7 +140,7 @@ impl World {
             return;
         }
         let holding = (signature.instance, signature.term);
-        let now_shows = after.and_then(promise_of).map(|s| (s.instance, s.term));
+        let now_shows = after.and_then(promised_to);
         let later = after
             .and_then(|r| r.signed())
             .map(|s| (s.instance, s.term))
@@ -177,6 +177,11 @@ impl World {
         let unaware = soloists.filter(|s| s.newest.version <= kept);
         unaware.map(|s| s.id).collect()
     }
+}
+
+/// Who was promised the term that this record shows, unless it was released.
+pub(super) fn promised_to(record: &Record) -> Option<Holding> {
+    promise_of(record).map(|s| (s.instance, s.term))
 }
 
 /// The signature of whoever was promised this term, unless it was released.

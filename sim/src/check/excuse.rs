@@ -8,7 +8,7 @@ use soloist_core::guard::LEFTOVERS_GRACE;
 use soloist_core::replica::OnLoss;
 use soloist_core::timings::Timings;
 
-use super::erased::{Claim, Eraser};
+use super::erased::{Claim, Eraser, promised_to};
 use super::{Holding, ONE_WAKE_UP};
 use crate::clock::{MILLI, Nanos, nanos};
 use crate::queue::{HostId, TreeIndex};
@@ -20,16 +20,28 @@ use crate::world::World;
 const MESSAGES: Nanos = 10 * MILLI;
 
 impl World {
-    /// Why the older tree may still run, if it may.
-    pub(super) fn excuse(&self, older: TreeIndex, newer: TreeIndex) -> Option<Counter> {
+    /// Why both may run, if they may, and which of them should be dead.
+    pub(super) fn excuse(
+        &self,
+        older: TreeIndex,
+        newer: TreeIndex,
+    ) -> Option<(Counter, TreeIndex)> {
         let (old, new) = (holding(&self.trees[older])?, holding(&self.trees[newer])?);
         if old == new {
             return None;
         }
-        // After the store was set back to a record of the older one, the newer one may be the one that nobody could stop.
-        self.excuse_alone(older)
-            .or_else(|| self.excused_by_helplessness(newer))
-            .or_else(|| self.excused_by_erasure(older, newer))
+        let of = |tree: TreeIndex| Some((self.excuse_alone(tree)?, tree));
+        of(older)
+            .or_else(|| self.leads_again(older).then(|| of(newer)).flatten())
+            .or_else(|| Some((self.excused_by_erasure(older, newer)?, older)))
+    }
+
+    /// The record of this tree's term was put back over a later one's, so it is the later one that should be dead.
+    fn leads_again(&self, tree: TreeIndex) -> bool {
+        let Some(old) = holding(&self.trees[tree]) else {
+            return false;
+        };
+        self.store.record().and_then(promised_to) == Some(old)
     }
 
     /// Why this tree may still run whoever leads, if it may.
@@ -108,7 +120,15 @@ impl World {
     fn excused_by_grace(&self, tree: TreeIndex) -> Option<Counter> {
         let allowed = ONE_WAKE_UP + self.stall_allowance(self.trees[tree].host);
         let end = self.end_of_grace(tree)? + allowed;
-        (self.now <= end).then_some(Counter::ExcusedGraceful)
+        (self.validity_is_over(tree) && self.now <= end).then_some(Counter::ExcusedGraceful)
+    }
+
+    /// By a candidate's clock, which may be faster: before that nobody may lead, whatever the tree is given afterwards.
+    fn validity_is_over(&self, tree: TreeIndex) -> bool {
+        let here = &self.trees[tree];
+        let lease = self.plan.timings[here.host].lease().get();
+        let over = self.hosts[here.host].clock.when(here.valid_until);
+        self.now > over.saturating_sub(drift(lease))
     }
 
     /// If the user has said that a lost lease leaves the child its whole stop timeout: when that is over, or the time of what the
@@ -131,8 +151,8 @@ impl World {
         let here = &self.trees[tree];
         let stall = self.stall_of(here.host);
         let over = self.hosts[here.host].clock.when(here.valid_until);
-        (stall > self.longest_harmless_stall(tree) && self.now <= over + 2 * stall + ONE_WAKE_UP)
-            .then_some(Counter::ExcusedStall)
+        let late = stall > self.longest_harmless_stall(tree) && self.validity_is_over(tree);
+        (late && self.now <= over + 2 * stall + ONE_WAKE_UP).then_some(Counter::ExcusedStall)
     }
 
     /// How long a wake-up and a kill may each take so that the tree is dead before anyone else can lead.

@@ -98,7 +98,7 @@ impl World {
         let excuse = self.excuse(older, newer);
         let (old, new) = (&self.trees[older], &self.trees[newer]);
         let (older_token, newer_token) = (old.token(), new.token());
-        let Some(counter) = excuse else {
+        let Some((counter, excused)) = excuse else {
             return Err(Violation::Overlap {
                 older: older_token,
                 newer: newer_token,
@@ -114,7 +114,7 @@ impl World {
         if !self.checks.excused.contains(&(older, newer)) {
             self.checks.excused.push((older, newer));
             self.summary.count(counter);
-            self.note_stalled_overlap(counter, older);
+            self.note_stalled_overlap(counter, excused);
         }
         Ok(())
     }

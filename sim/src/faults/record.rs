@@ -49,8 +49,7 @@ impl World {
     fn note_edited_promise(&mut self) {
         let seconds = self.store.record().and_then(|r| r.duration_seconds);
         let length = seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or(0) * SECOND;
-        let before = self.edited_promise.filter(|p| self.now < p.until);
-        let length = before.map_or(length, |p| p.length.max(length));
+        let length = self.edited_promise.map_or(length, |p| p.length.max(length));
         let until = self.now + 3 * length.max(self.plan.longest_lease());
         self.edited_promise = Some(EditedPromise { length, until });
     }

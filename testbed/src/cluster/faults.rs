@@ -8,7 +8,7 @@ use kube::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::{Cluster, Node, files, is_ready};
+use super::{Cluster, Node, is_ready};
 use crate::Error;
 
 /// Ways to break a node.
@@ -123,17 +123,7 @@ impl Node {
     /// Kills the first process of a container (SIGKILL). Its id is as the Pod's status has it, with or without `containerd://`.
     pub fn kill_container(&self, id: &str) -> Result<(), Error> {
         let id = id.trim_start_matches("containerd://");
-        let arguments = [
-            "-a",
-            files::CONTAINERD_SOCKET,
-            "-n",
-            "k8s.io",
-            "tasks",
-            "kill",
-            "--signal",
-            "SIGKILL",
-            id,
-        ];
-        self.run("ctr", &arguments).map(drop)
+        let arguments = ["-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", id];
+        self.ctr(&arguments, &[]).map(drop)
     }
 }

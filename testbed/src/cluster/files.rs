@@ -8,24 +8,26 @@ pub(crate) const PAUSE_IMAGE: &str = "testbed.local/pause:1";
 pub(super) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// `restrict_oom_score_adj`: in containers a lower score than the own may not be allowed, and sandboxes would fail.
-pub(super) fn containerd(root: &str) -> String {
+pub(super) fn containerd(root: &str, shim: &str) -> String {
     format!(
-        r#"version = 2
+        r#"version = 3
 root = "{root}"
 state = "/run/containerd"
-disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.devmapper"]
+disabled_plugins = ["io.containerd.internal.v1.opt", "io.containerd.internal.v1.restart", "io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.blockfile"]
 [grpc]
   address = "{CONTAINERD_SOCKET}"
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.images".pinned_images]
+  sandbox = "{PAUSE_IMAGE}"
+[plugins."io.containerd.cri.v1.runtime"]
   restrict_oom_score_adj = true
   disable_hugetlb_controller = true
   netns_mounts_under_state_dir = true
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+  [plugins."io.containerd.cri.v1.runtime".cni]
+    bin_dirs = ["/usr/lib/cni"]
     conf_dir = "/run/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+    runtime_path = "{shim}"
 "#
     )
 }

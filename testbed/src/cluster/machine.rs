@@ -46,7 +46,8 @@ impl Machine {
         command.args(["--fork", "--kill-child", "--mount-proc", "--", "sh"]);
         command.arg(&script).arg(folder).arg(name);
         let input = File::open(&mounts).map_err(Error::io("open", &mounts))?;
-        let mut first = Component::start_command("init", command, folder, input.into())?;
+        let first = Component::start_command("init", command, folder, input.into())?;
+        let mut first = first.wrapping_a_program();
 
         let deadline = Instant::now() + PATIENCE;
         while !folder.join("up").exists() {

@@ -76,16 +76,15 @@ impl Node {
 
     /// Gives the node an image, as a docker-archive.
     pub fn import_image(&self, archive: &[u8]) -> Result<(), Error> {
-        let arguments = [
-            "-a",
-            files::CONTAINERD_SOCKET,
-            "-n",
-            "k8s.io",
-            "images",
-            "import",
-            "-",
-        ];
-        self.machine.run("ctr", &arguments, archive).map(drop)
+        self.ctr(&["-n", "k8s.io", "images", "import", "-"], archive)
+            .map(drop)
+    }
+
+    /// containerd's client.
+    pub(super) fn ctr(&self, arguments: &[&str], input: &[u8]) -> Result<String, Error> {
+        let program = Binaries::path(Kind::Ctr).display().to_string();
+        let arguments = [&["-a", files::CONTAINERD_SOCKET], arguments].concat();
+        self.machine.run(&program, &arguments, input)
     }
 
     pub(super) fn number(&self) -> u8 {
@@ -118,7 +117,10 @@ impl Node {
         let root = self.folder.join("containerd");
         let config = self.write(
             "containerd.toml",
-            &files::containerd(&root.display().to_string()),
+            &files::containerd(
+                &root.display().to_string(),
+                &Binaries::path(Kind::ContainerdShim).display().to_string(),
+            ),
         )?;
         self.machine.run("mkdir", &["-p", "/run/cni/net.d"], &[])?;
         self.machine.run(
@@ -128,14 +130,11 @@ impl Node {
         )?;
         let mut containerd = self.start(
             "containerd",
-            Path::new("containerd"),
+            &Binaries::path(Kind::Containerd),
             &[format!("--config={config}")],
         )?;
         let deadline = Instant::now() + PATIENCE;
-        while self
-            .run("ctr", &["-a", files::CONTAINERD_SOCKET, "version"])
-            .is_err()
-        {
+        while self.ctr(&["version"], &[]).is_err() {
             containerd.check()?;
             if Instant::now() >= deadline {
                 return Err(containerd.not_ready(PATIENCE));
@@ -202,7 +201,8 @@ impl Node {
         command.args(arguments).env_clear();
         command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command.env("HOME", &self.folder).env("TMPDIR", temporary);
-        Component::start_command(name, command, &self.folder, Stdio::null())
+        let component = Component::start_command(name, command, &self.folder, Stdio::null())?;
+        Ok(component.wrapping_a_program())
     }
 
     fn write(&self, name: &str, text: &str) -> Result<String, Error> {

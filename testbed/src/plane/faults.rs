@@ -10,6 +10,21 @@ impl ControlPlane {
         drop(lock(&self.apiserver).take());
     }
 
+    /// Restarts kube-apiserver with a new key for the tokens of service accounts. Tokens of the old key stay good until
+    /// [`Self::refuse_tokens_of_old_keys`].
+    pub async fn renew_token_key(&self) -> Result<(), Error> {
+        self.certificates.renew_accounts_key()?;
+        self.kill_apiserver();
+        self.start_apiserver().await
+    }
+
+    /// Restarts kube-apiserver so that only tokens of the newest key are good.
+    pub async fn refuse_tokens_of_old_keys(&self) -> Result<(), Error> {
+        self.certificates.forget_old_accounts_keys()?;
+        self.kill_apiserver();
+        self.start_apiserver().await
+    }
+
     /// Stops kube-apiserver (SIGSTOP): connections stay open and nothing answers.
     pub fn freeze_apiserver(&self) -> Result<(), Error> {
         lock(&self.apiserver)

@@ -9,7 +9,7 @@ use std::{
 use k8s_openapi::api::{
     apps::v1::Deployment,
     coordination::v1::Lease,
-    core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, Pod},
+    core::v1::{self as core, Namespace, PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -17,7 +17,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use testbed::{Account, Cluster, Node, skip_nodes};
+use testbed::{Account, Cluster, ClusterOptions, Node, skip_nodes};
 use tokio::{
     sync::{Mutex, MutexGuard, OnceCell},
     time::sleep,
@@ -25,7 +25,7 @@ use tokio::{
 
 use crate::{PATIENCE, SUITE, images, journal, journal::Event};
 
-const LEASE: &str = "demo";
+pub(crate) const LEASE: &str = "demo";
 pub(crate) const ACCOUNT: &str = "soloist";
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -34,7 +34,12 @@ async fn cluster() -> &'static Cluster {
     static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
     let start = || async {
         let images = tokio::task::spawn_blocking(images::all).await.unwrap();
-        let cluster = Cluster::start()
+        let mut options = ClusterOptions {
+            patience: PATIENCE,
+            ..ClusterOptions::default()
+        };
+        options.plane.patience = PATIENCE;
+        let cluster = Cluster::start_with(options)
             .await
             .unwrap_or_else(|error| panic!("{error}"));
         for image in images {
@@ -45,8 +50,8 @@ async fn cluster() -> &'static Cluster {
     CLUSTER.get_or_init(start).await
 }
 
-/// What happens to a node happens to all Pods on it: one group at a time.
-static ALONE: Mutex<()> = Mutex::const_new(());
+/// What happens to a node happens to all Pods on it, and what takes all of the machine's time to everything: one at a time.
+pub(crate) static ALONE: Mutex<()> = Mutex::const_new(());
 
 pub(crate) struct Group {
     pub cluster: &'static Cluster,
@@ -65,6 +70,8 @@ impl Group {
         let alone = ALONE.lock().await;
         let cluster = cluster().await;
         let client = cluster.plane().admin_client().await.unwrap();
+        cluster.wait_until_ready(PATIENCE).await.unwrap();
+        clear(&client).await;
         let namespace = cluster.plane().namespace(prefix).await.unwrap();
         let group = Self {
             cluster,
@@ -139,15 +146,14 @@ impl Group {
             .unwrap();
     }
 
-    /// Three Pods with a child that ignores SIGTERM if `deaf`; returns the first start of it, once all Pods run.
-    pub(crate) async fn start_three(&self, deaf: bool) -> Event {
+    /// Three Pods whose child has these words, and with these timings; returns the child's first start, once all Pods run.
+    pub(crate) async fn start_three(&self, words: &[&str], preset: &str) -> Event {
         let mut spec = pod_spec();
-        if deaf {
-            spec["containers"][0]["args"]
-                .as_array_mut()
-                .unwrap()
-                .push(json!("deaf"));
-        }
+        let container = &mut spec["containers"][0];
+        let arguments = container["args"].as_array_mut().unwrap();
+        arguments.extend(words.iter().map(|word| json!(word)));
+        let variables = container["env"].as_array_mut().unwrap();
+        variables.push(json!({ "name": "SOLOIST_PRESET", "value": preset }));
         self.deploy(3, spec).await;
         self.await_ready(3).await;
         self.await_event(Event::is_start).await
@@ -248,6 +254,26 @@ impl Group {
         }
     }
 
+    /// Waits until the lease has been written so many times, and says who holds it then.
+    pub(crate) async fn await_renewals(&self, times: usize) -> String {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), &self.namespace);
+        let deadline = Instant::now() + PATIENCE;
+        let mut versions = std::collections::BTreeSet::new();
+        loop {
+            let lease = leases.get(LEASE).await.unwrap();
+            versions.insert(lease.resource_version());
+            if versions.len() > times {
+                return lease.spec.unwrap().holder_identity.unwrap();
+            }
+            assert!(
+                Instant::now() < deadline,
+                "nobody renews: {}",
+                self.story().await
+            );
+            sleep(LOOK).await;
+        }
+    }
+
     pub(crate) async fn node_of(&self, pod: &str) -> &'static Node {
         let name = self
             .pods()
@@ -299,6 +325,15 @@ impl Group {
         self.end().await;
     }
 
+    /// Never two, and the first child all the time; then the Pods go.
+    pub(crate) async fn finish_without_a_gap(self, what: &str, first: &Event) {
+        let starts = self.events().into_iter().filter(Event::is_start);
+        let tokens: Vec<u64> = starts.map(|event| event.token).collect();
+        assert_eq!(tokens, [first.token], "{}", self.story().await);
+        eprintln!("{what}: 0.00 s without a child");
+        self.end().await;
+    }
+
     pub(crate) async fn end(self) {
         self.assert_never_two();
         let api: Api<Namespace> = Api::all(self.client.clone());
@@ -328,7 +363,18 @@ impl Group {
                 .await
                 .unwrap_or_default();
             let status = serde_json::to_string(&pod.status).unwrap_or_default();
-            story += &format!("--- {name}: {status}\n{log}\n");
+            let before = LogParams {
+                previous: true,
+                ..LogParams::default()
+            };
+            let before = self.pods().logs(&name, &before).await.unwrap_or_default();
+            story += &format!("--- {name}: {status}\n{before}\n-\n{log}\n");
+        }
+        let events: Api<core::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let listed = events.list(&ListParams::default()).await;
+        for event in listed.into_iter().flatten() {
+            let (object, message) = (event.involved_object.name, event.message);
+            story += &format!("{object:?} {:?} {message:?}\n", event.reason);
         }
         story
     }
@@ -340,6 +386,32 @@ impl Drop for Group {
         for node in self.cluster.nodes() {
             let _ = (node.thaw(), self.cluster.heal(node), node.start_kubelet());
         }
+    }
+}
+
+/// Ends what the test before has left: a Pod that is still ending would be drained, counted or cut off with the next one's.
+async fn clear(client: &Client) {
+    let deployments: Api<Deployment> = Api::all(client.clone());
+    for deployment in deployments.list(&ListParams::default()).await.unwrap() {
+        let namespace = deployment.namespace().unwrap();
+        let api: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
+        let name = deployment.name_any();
+        let _ = api.delete(&name, &DeleteParams::background()).await;
+    }
+    let all: Api<Pod> = Api::all(client.clone());
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let pods = all.list(&ListParams::default()).await.unwrap().items;
+        if pods.is_empty() {
+            return;
+        }
+        for pod in &pods {
+            let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap());
+            let soon = DeleteParams::default().grace_period(1);
+            let _ = api.delete(&pod.name_any(), &soon).await;
+        }
+        assert!(Instant::now() < deadline, "these do not end: {pods:?}");
+        sleep(Duration::from_millis(200)).await;
     }
 }
 
@@ -356,7 +428,8 @@ pub(crate) fn pod_spec() -> Value {
         "topologySpreadConstraints": [{
             "maxSkew": 1,
             "topologyKey": "kubernetes.io/hostname",
-            "whenUnsatisfiable": "ScheduleAnyway",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "nodeTaintsPolicy": "Honor",
             "labelSelector": { "matchLabels": { "app": "demo" } },
         }],
         "containers": [{
@@ -374,7 +447,7 @@ pub(crate) fn pod_spec() -> Value {
     })
 }
 
-pub(crate) fn container_security() -> Value {
+fn container_security() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "capabilities": { "drop": ["ALL"] },

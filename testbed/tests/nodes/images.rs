@@ -1,6 +1,10 @@
 //! The images that the Pods run, made here once.
 
-use std::{fs, path::Path, sync::LazyLock};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use image::{File, Image};
 
@@ -11,6 +15,27 @@ pub(crate) const SOLOIST: &str = "testbed.local/soloist:1";
 /// A user's image that has never heard of soloist.
 pub(crate) const STOCK: &str = "testbed.local/stock:1";
 
+/// Names that stand in the documents and in deploy/.
+const OF_THE_DOCUMENTS: [(&str, &str); 3] = [
+    ("docker.io/library/soloist:0.1.0", "soloist"),
+    ("docker.io/library/my-program:1", "my-program"),
+    ("docker.io/library/feed:1", "feed"),
+];
+
+/// The program, built here for these images.
+pub(crate) fn soloist() -> PathBuf {
+    programs().join("soloist")
+}
+
+fn programs() -> &'static Path {
+    static PROGRAMS: LazyLock<PathBuf> = LazyLock::new(|| image::build_static(checkout()).unwrap());
+    &PROGRAMS
+}
+
+pub(crate) fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
 /// All of them, as docker-archives.
 pub(crate) fn all() -> &'static [Vec<u8>] {
     static ALL: LazyLock<Vec<Vec<u8>>> = LazyLock::new(make);
@@ -18,9 +43,7 @@ pub(crate) fn all() -> &'static [Vec<u8>] {
 }
 
 fn make() -> Vec<Vec<u8>> {
-    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let programs = image::build_static(checkout).unwrap();
-    let read = |name: &str| fs::read(programs.join(name)).unwrap();
+    let read = |name: &str| fs::read(programs().join(name)).unwrap();
     let (soloist, child) = (read("soloist"), read("soloist-test-child"));
     assert!(
         soloist.len() < 9_000_000,
@@ -42,9 +65,14 @@ fn make() -> Vec<Vec<u8>> {
         };
         image.docker_archive()
     };
-    vec![
+    let mut all = vec![
         archive(BOTH, vec![file("soloist", &soloist), file("child", &child)]),
         archive(SOLOIST, vec![file("soloist", &soloist)]),
         archive(STOCK, vec![file("child", &child)]),
-    ]
+    ];
+    for (name, path) in OF_THE_DOCUMENTS {
+        let content = if path == "soloist" { &soloist } else { &child };
+        all.push(archive(name, vec![file(path, content)]));
+    }
+    all
 }

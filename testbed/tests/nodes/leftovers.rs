@@ -15,7 +15,7 @@ use testbed::{
     skip_nodes,
 };
 
-use crate::{PATIENCE, SUITE};
+use crate::{PATIENCE, SUITE, group::ALONE};
 
 /// Killed at the end of the test if it still runs.
 struct Owner(Child);
@@ -85,6 +85,7 @@ fn networks() -> BTreeSet<PathBuf> {
 }
 
 fn leaves_nothing_behind(name: &str, before_the_kill: impl FnOnce(&Path)) {
+    let _alone = ALONE.blocking_lock();
     let (mut owner, folder) = start(&format!("{name}-{}", std::process::id()));
     let of_first = |trace: &String| trace.ends_with("kubelet\n");
     assert!(traces(&folder).iter().any(of_first), "no kubelet runs");
@@ -100,12 +101,11 @@ fn an_owner_that_is_asked_to_end_leaves_nothing_either() {
     if skip_nodes(SUITE) {
         return;
     }
+    let _alone = ALONE.blocking_lock();
     let (mut owner, folder) = start(&format!("ended-{}", std::process::id()));
     send(owner.0.id(), Signal::TERM);
     assert!(owner.0.wait().unwrap().success());
-    // Its processes are dead, and reaped a moment later.
-    let gone = || traces(&folder).is_empty().then_some(());
-    wait_for("the end of all that the owner started", PATIENCE, gone);
+    assert_eq!(traces(&folder), Vec::<String>::new());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod documents;
 mod faults;
 mod group;
 mod handover;
@@ -9,6 +10,8 @@ mod images;
 mod journal;
 mod leftovers;
 mod refusals;
+mod token;
+mod tools;
 mod without_rebuilding;
 
 use std::time::Duration;
@@ -16,4 +19,4 @@ use std::time::Duration;
 const SUITE: &str = "testbed with nodes";
 
 /// For what takes a second on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const PATIENCE: Duration = Duration::from_secs(180);

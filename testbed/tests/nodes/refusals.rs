@@ -50,7 +50,7 @@ fn who_is_not_root_is_told_so_before_anything_starts() {
 }
 
 #[test]
-fn a_machine_without_containerd_is_told_what_to_install() {
+fn a_machine_without_runc_is_told_what_to_install() {
     if skip_nodes(SUITE) {
         return;
     }
@@ -61,6 +61,6 @@ fn a_machine_without_containerd_is_told_what_to_install() {
     let errors = up(|command| {
         command.env("PATH", programs.path());
     });
-    assert!(errors.contains("apt-get install containerd`"), "{errors}");
+    assert!(errors.contains("apt-get install runc`"), "{errors}");
     assert!(errors.contains("apt-get install nftables`"), "{errors}");
 }

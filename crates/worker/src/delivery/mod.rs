@@ -1,7 +1,9 @@
 //! From a stream of messages to acknowledgements, whatever the transport: one order of work, and one order of shutdown.
 
 mod backlog;
+mod closed;
 mod in_hand;
+mod incoming;
 mod session;
 mod slot;
 mod state;
@@ -13,7 +15,8 @@ use std::time::Duration;
 use soloist_core::ids::Token;
 
 pub(crate) use backlog::Backlog;
-pub(crate) use session::{CallError, Closed, Session, caught};
+pub(crate) use closed::{CallError, Closed, caught};
+pub(crate) use session::Session;
 pub use state::{End, Progress, State, Summary};
 
 /// How a stream ends after its other side was told.
@@ -50,6 +53,8 @@ pub(crate) trait Peer: Sync {
 
     /// The token of a later leader, if that is what the error says.
     fn fenced_by(error: &Self::CallError) -> Option<Token>;
+    /// Whether the stream may end with such an error. Then one message is read ahead of the work, to look for it.
+    fn can_be_refused(&self) -> bool;
     /// Whether acknowledgements may still arrive after the stream has failed.
     fn outlives_stream(&self) -> bool;
     /// The failure, for people.

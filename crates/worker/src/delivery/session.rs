@@ -2,67 +2,30 @@
 
 use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::{FutureExt, Stream, StreamExt};
-use soloist_core::ids::Token;
+use futures_util::Stream;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
-use tracing::{info, warn};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::backlog::Backlog;
+use super::closed::{CallError, Closed};
+use super::incoming::Incoming;
 use super::slot::WorkError;
 use super::state::{Progress, State};
 use super::work::Work;
-use super::{Call, Drain, Peer, Settings};
-use crate::panics::panic_message;
+use super::{Drain, Peer, Settings};
 use crate::shutdown::Shutdown;
 
-/// After the time for draining: what was handled should not be done twice for want of an acknowledgement.
-const FINAL_ACKNOWLEDGEMENT: Duration = Duration::from_millis(500);
+mod events;
 
 /// Messages that are there and done at once are taken in one burst: so many at most, and for about as long.
 const BURST: usize = 512;
 const BURST_TIME: Duration = Duration::from_millis(1);
 /// The clock is read once for as many of them.
 const CLOCK_EVERY: usize = 16;
-
-/// Why a call has no result.
-#[derive(Debug)]
-pub(crate) enum CallError<C> {
-    Failed(C),
-    TimedOut(Duration),
-    Panicked(String),
-}
-
-/// Why a stream has come to its end.
-#[derive(Debug)]
-pub(crate) enum Closed<E, C> {
-    /// The shutdown was gone through. Whether the server has confirmed the end.
-    Drained { confirmed: bool },
-    /// The shutdown's time ran out.
-    Cut,
-    /// The server ended the stream.
-    Ended,
-    /// A later leader is at work.
-    Fenced { highest: Token },
-    /// The stream or a call failed.
-    Failed { call: Call, error: CallError<C> },
-    /// A message could not be handled.
-    Unhandled(E),
-    /// The handler panicked.
-    Panicked(String),
-}
-
-impl<E, C> Closed<E, C> {
-    /// Whether the user's work has failed, which no end of the time may hide.
-    fn is_unhandled(&self) -> bool {
-        matches!(self, Self::Unhandled(_) | Self::Panicked(_))
-    }
-}
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<'a, T, P> = Boxed<'a, Result<T, CallError<<P as Peer>::CallError>>>;
@@ -86,6 +49,7 @@ pub(crate) struct Session<'a, P: Peer> {
     /// What the timer is set to, while it is waited for.
     due: Option<Instant>,
     last_message: Instant,
+    ended: Option<Instant>,
 }
 
 /// How far a stream is.
@@ -113,7 +77,7 @@ enum Event<P: Peer> {
     Worked,
     Unhandled(WorkError<P::Error>),
     /// There is nothing more to read.
-    End(Option<P::CallError>),
+    End(Result<(), CallError<P::CallError>>),
 }
 
 impl<'a, P: Peer> Session<'a, P> {
@@ -141,24 +105,27 @@ impl<'a, P: Peer> Session<'a, P> {
             timer: Box::pin(sleep_until(now)),
             due: None,
             last_message: now,
+            ended: None,
         }
     }
 
-    /// Since the last message came, or the stream was opened.
+    /// For how long no message had come when the stream ended.
     #[cfg_attr(not(feature = "stream"), expect(dead_code, reason = "for keepalives"))]
     pub(crate) fn quiet(&self) -> Duration {
-        self.last_message.elapsed()
+        let ended = self.ended.unwrap_or_else(Instant::now);
+        ended - self.last_message
     }
 
     /// Runs until the stream has ended, whatever the reason.
-    pub(crate) async fn run<R>(&mut self, mut incoming: R) -> ClosedOf<P>
+    pub(crate) async fn run<R>(&mut self, stream: R) -> ClosedOf<P>
     where
-        R: Stream<Item = Result<P::Message, P::CallError>> + Unpin + Send,
+        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin + Send,
     {
         let peer = self.peer;
         let handle = |message| peer.handle(message);
         let commit = |receipt| peer.commit(receipt);
         let mut work = Work::new(handle, commit);
+        let mut incoming = Incoming::new(stream);
         let mut last_yield = Instant::now();
         loop {
             if work.is_empty()
@@ -201,7 +168,7 @@ impl<'a, P: Peer> Session<'a, P> {
                 }
                 Event::Acknowledged(answer) => self.on_acknowledged(answer),
                 Event::Farewell(answer) => self.on_farewell(answer),
-                Event::End(error) => self.on_end(error),
+                Event::End(end) => self.on_end(end),
             };
             if let ControlFlow::Break(closed) = flow {
                 return closed;
@@ -273,7 +240,7 @@ impl<'a, P: Peer> Session<'a, P> {
     fn poll_work<H, F, K, G, R>(
         &mut self,
         work: &mut Work<H, F, K, G, P::Receipt, P::Error>,
-        incoming: &mut R,
+        incoming: &mut Incoming<R, P::Message>,
         context: &mut Context<'_>,
     ) -> Poll<Event<P>>
     where
@@ -281,7 +248,7 @@ impl<'a, P: Peer> Session<'a, P> {
         F: Future<Output = Result<P::Receipt, P::Error>>,
         K: Fn(P::Receipt) -> G,
         G: Future<Output = Result<P::Receipt, P::Error>>,
-        R: Stream<Item = Result<P::Message, P::CallError>> + Unpin,
+        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin,
     {
         let mut worked = Poll::Pending;
         if !work.is_empty() {
@@ -293,18 +260,29 @@ impl<'a, P: Peer> Session<'a, P> {
             }
         }
         if matches!(self.phase, Phase::Closing { .. }) {
+            if self.peer.can_be_refused()
+                && let Poll::Ready(end) = incoming.poll_end(context)
+            {
+                return Poll::Ready(Event::End(end));
+            }
             return worked;
         }
         let begun = Instant::now();
         for count in 0..BURST {
             if !self.has_room(work.len()) {
+                // A refusal is not kept waiting by what is in hand.
+                if self.peer.can_be_refused()
+                    && let Poll::Ready(end) = incoming.poll_end(context)
+                {
+                    return Poll::Ready(Event::End(end));
+                }
                 break;
             }
-            let message = match incoming.poll_next_unpin(context) {
+            let message = match incoming.poll_next(context) {
                 Poll::Pending => break,
-                Poll::Ready(Some(Ok(message))) => message,
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Event::End(Some(error))),
-                Poll::Ready(None) => return Poll::Ready(Event::End(None)),
+                Poll::Ready(Ok(Some(message))) => message,
+                Poll::Ready(Ok(None)) => return Poll::Ready(Event::End(Ok(()))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(Err(error))),
             };
             worked = Poll::Ready(Event::Worked);
             self.last_message = begun;
@@ -333,175 +311,5 @@ impl<'a, P: Peer> Session<'a, P> {
         self.backlog.push(complete?);
         self.progress.one_handled();
         Ok(())
-    }
-
-    fn on_shutdown(&mut self) {
-        self.is_stopping = true;
-        (self.tell)(State::Draining);
-        if let Phase::Reading = self.phase {
-            // Its limit is the shutdown's: the rest is read meanwhile.
-            let call = caught(self.peer.drain());
-            self.phase = Phase::Draining {
-                farewell: Some(Box::pin(call)),
-            };
-        }
-    }
-
-    fn on_acknowledged(&mut self, answer: Result<(), CallError<P::CallError>>) -> Flow<P> {
-        let error = match answer {
-            Ok(()) => {
-                self.progress.some_acknowledged(self.backlog.arrived());
-                return ControlFlow::Continue(());
-            }
-            Err(error) => error,
-        };
-        self.backlog.failed();
-        fenced::<P>(&error)?;
-        if self.is_stopping {
-            warn!("{}", self.peer.describe(Call::Acknowledge, &error));
-        }
-        self.close(Call::Acknowledge, error, false);
-        ControlFlow::Continue(())
-    }
-
-    fn on_farewell(&mut self, answer: Result<Drain, CallError<P::CallError>>) -> Flow<P> {
-        match answer {
-            Ok(Drain::UntilEnd) => {
-                info!("the stream's end is known to the other side");
-                return ControlFlow::Continue(());
-            }
-            Ok(Drain::StopReading) => {}
-            Err(CallError::Panicked(message)) => {
-                let error = CallError::Panicked(message);
-                self.close(Call::Drain, error, true);
-                return ControlFlow::Continue(());
-            }
-            Err(error) => {
-                fenced::<P>(&error)?;
-                warn!("{}", self.peer.describe(Call::Drain, &error));
-            }
-        }
-        self.phase = Phase::Closing {
-            why: Closed::Drained { confirmed: false },
-            can_acknowledge: true,
-        };
-        ControlFlow::Continue(())
-    }
-
-    fn on_end(&mut self, error: Option<P::CallError>) -> Flow<P> {
-        let Some(error) = error else {
-            let why = match self.is_stopping {
-                true => Closed::Drained { confirmed: true },
-                false => Closed::Ended,
-            };
-            self.phase = Phase::Closing {
-                why,
-                can_acknowledge: true,
-            };
-            return ControlFlow::Continue(());
-        };
-        let error = CallError::Failed(error);
-        fenced::<P>(&error)?;
-        let can_acknowledge = self.peer.outlives_stream();
-        if !can_acknowledge && self.acknowledgement.take().is_some() {
-            self.backlog.failed();
-        }
-        self.close(Call::Next, error, can_acknowledge);
-        ControlFlow::Continue(())
-    }
-
-    fn on_unhandled(&mut self, error: WorkError<P::Error>) {
-        let can_acknowledge = match self.phase {
-            Phase::Reading | Phase::Draining { .. } => true,
-            Phase::Closing {
-                can_acknowledge, ..
-            } => can_acknowledge,
-        };
-        let why = match error {
-            WorkError::Failed(error) => Closed::Unhandled(error),
-            WorkError::Panicked(message) => Closed::Panicked(message),
-        };
-        self.phase = Phase::Closing {
-            why,
-            can_acknowledge,
-        };
-    }
-
-    /// Reads no more. What was the reason first stays the reason.
-    fn close(&mut self, call: Call, error: CallError<P::CallError>, can_acknowledge: bool) {
-        match &mut self.phase {
-            Phase::Closing {
-                can_acknowledge: could,
-                ..
-            } => *could &= can_acknowledge,
-            Phase::Reading | Phase::Draining { .. } => {
-                self.phase = Phase::Closing {
-                    why: Closed::Failed { call, error },
-                    can_acknowledge,
-                };
-            }
-        }
-    }
-
-    fn acknowledge(&mut self) -> Answer<'a, (), P> {
-        let batch = self.backlog.send();
-        let (peer, limit) = (self.peer, self.settings.call_limit);
-        Box::pin(async move {
-            let call = caught(async move { peer.acknowledge(&batch).await });
-            let answer = timeout(limit, call).await;
-            answer.unwrap_or(Err(CallError::TimedOut(limit)))
-        })
-    }
-
-    /// The time is over: what was handled is acknowledged, and nothing else.
-    async fn cut(&mut self) -> ClosedOf<P> {
-        self.acknowledgement = None;
-        self.backlog.failed();
-        let (why, can_acknowledge) = match std::mem::replace(&mut self.phase, Phase::Reading) {
-            Phase::Closing {
-                why,
-                can_acknowledge,
-            } if why.is_unhandled() => (why, can_acknowledge),
-            Phase::Closing {
-                can_acknowledge, ..
-            } => (Closed::Cut, can_acknowledge),
-            Phase::Reading | Phase::Draining { .. } => (Closed::Cut, true),
-        };
-        if !can_acknowledge || self.backlog.len() == 0 {
-            return why;
-        }
-        let call = self.acknowledge();
-        match timeout(FINAL_ACKNOWLEDGEMENT, call).await {
-            Ok(Ok(())) => self.progress.some_acknowledged(self.backlog.arrived()),
-            Ok(Err(error)) => {
-                if let ControlFlow::Break(closed) = fenced::<P>(&error) {
-                    return closed;
-                }
-                self.backlog.failed();
-            }
-            Err(_) => self.backlog.failed(),
-        }
-        why
-    }
-}
-
-/// A later leader is at work: whatever is in hand, the end is now.
-fn fenced<P: Peer>(error: &CallError<P::CallError>) -> Flow<P> {
-    match error {
-        CallError::Failed(error) => match P::fenced_by(error) {
-            Some(highest) => ControlFlow::Break(Closed::Fenced { highest }),
-            None => ControlFlow::Continue(()),
-        },
-        CallError::TimedOut(_) | CallError::Panicked(_) => ControlFlow::Continue(()),
-    }
-}
-
-/// A call whose panic is an error.
-pub(crate) async fn caught<T, C>(
-    call: impl Future<Output = Result<T, C>>,
-) -> Result<T, CallError<C>> {
-    match AssertUnwindSafe(call).catch_unwind().await {
-        Ok(answer) => answer.map_err(CallError::Failed),
-        Err(panic) => Err(CallError::Panicked(panic_message(&*panic))),
     }
 }

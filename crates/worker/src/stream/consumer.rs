@@ -3,9 +3,11 @@
 use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use soloist_core::backoff::Backoff;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
@@ -24,6 +26,7 @@ use crate::delivery::{
 };
 use crate::environment::Role;
 use crate::metadata::{Signature, highest};
+use crate::panics::panic_message;
 use crate::shutdown::Shutdown;
 
 /// Consumes one server-streaming method for as long as its shutdown has not begun.
@@ -259,7 +262,12 @@ impl Consumer {
                 Attempt::Ended(end) => return Ok(end),
                 Attempt::Failed(failure) => failure,
             };
-            if (self.settings.judge)(&failure) == Verdict::Final {
+            let judged = catch_unwind(AssertUnwindSafe(|| (self.settings.judge)(&failure)));
+            let verdict = judged.map_err(|panic| ConsumerError::Panicked {
+                method: "judge",
+                message: panic_message(&*panic),
+            })?;
+            if verdict == Verdict::Final {
                 return Err(ConsumerError::Final {
                     text: failure.text().to_owned(),
                     status: failure.status().cloned().map(Box::new),
@@ -322,7 +330,7 @@ impl Consumer {
             &self.progress,
             &tell,
         );
-        let closed = session.run(stream).await;
+        let closed = session.run(stream.map_err(CallError::Failed)).await;
         history.quiet = session.quiet();
         drop(session);
         // Messages that are handled again and again because none can be acknowledged are no progress.
@@ -421,7 +429,7 @@ impl Consumer {
         let connected = self.target.connect(history.keepalive).await;
         let channel = connected.map_err(OpenError::Failed)?;
         let link = Link::new(channel, self.signature.clone());
-        let call = caught(subscriber.open(link.clone(), history.backlog.last()));
+        let call = caught(|| subscriber.open(link.clone(), history.backlog.last()));
         let answer = tokio::select! {
             biased;
             answer = call => answer,

@@ -53,6 +53,10 @@ impl<S: Subscriber> Peer for GrpcPeer<'_, S> {
         highest(error)
     }
 
+    fn can_be_refused(&self) -> bool {
+        true
+    }
+
     fn outlives_stream(&self) -> bool {
         false
     }

@@ -3,15 +3,9 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use soloist_worker::Fence;
-use soloist_worker::Token;
-use soloist_worker::metadata::{TOKEN, token};
-use soloist_worker::stream::ConsumerError;
-use soloist_worker::{Role, Shutdown, Term};
 use tonic::Status;
 
-use crate::harness::{DRAIN, Ended, Stage, note, quick, within};
-use crate::server::Server;
+use crate::harness::{DRAIN, Stage, Work, note};
 
 fn many(number: usize) -> NonZeroUsize {
     NonZeroUsize::new(number).unwrap()
@@ -153,8 +147,8 @@ async fn an_acknowledgement_without_an_answer_is_given_up_after_its_limit() {
     drop(unanswered);
 }
 
-#[tokio::test]
-async fn what_cannot_be_handled_ends_it_and_only_what_came_before_is_acknowledged() {
+/// Three are in hand, and the second comes to a bad end. What the consumer says of it, once only the first is acknowledged.
+async fn error_of_the_second(come_to_a_bad_end: impl FnOnce(Work)) -> String {
     let mut stage = Stage::with(|consumer| consumer.concurrency(many(3)), DRAIN).await;
     let sent = stage.opened().await;
     for position in 1..=3 {
@@ -162,18 +156,27 @@ async fn what_cannot_be_handled_ends_it_and_only_what_came_before_is_acknowledge
     }
     let [first, second, third] = [stage.work().await, stage.work().await, stage.work().await];
     third.done();
-    second.fail("the disk is full");
+    come_to_a_bad_end(second);
     first.done();
     stage.acknowledged(1).await;
     let error = stage.ended().await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "a message could not be handled: the disk is full"
-    );
     assert!(
         stage.server.calls.try_recv().is_err(),
         "more was acknowledged"
     );
+    error.to_string()
+}
+
+#[tokio::test]
+async fn what_cannot_be_handled_ends_it_and_only_what_came_before_is_acknowledged() {
+    let error = error_of_the_second(|work| work.fail("the disk is full")).await;
+    assert_eq!(error, "a message could not be handled: the disk is full");
+}
+
+#[tokio::test]
+async fn a_panic_in_the_handler_ends_it_and_what_came_before_is_acknowledged() {
+    let error = error_of_the_second(|work| work.panic("index out of bounds")).await;
+    assert_eq!(error, "handle or commit panicked: index out of bounds");
 }
 
 #[tokio::test]
@@ -193,113 +196,4 @@ async fn a_later_message_that_is_done_is_not_gone_on_after_while_an_earlier_one_
     stage.acknowledged(3).await;
     drop(sent);
     assert_eq!(stage.call("Open").await.position, 3);
-}
-
-#[tokio::test]
-async fn a_panic_in_the_handler_ends_it_and_what_came_before_is_acknowledged() {
-    let mut stage = Stage::with(|consumer| consumer.concurrency(many(3)), DRAIN).await;
-    let sent = stage.opened().await;
-    for position in 1..=3 {
-        sent.send(note(position)).await.unwrap();
-    }
-    let [first, second, third] = [stage.work().await, stage.work().await, stage.work().await];
-    third.done();
-    second.panic("index out of bounds");
-    first.done();
-    stage.acknowledged(1).await;
-    let error = stage.ended().await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "handle or commit panicked: index out of bounds"
-    );
-    assert!(
-        stage.server.calls.try_recv().is_err(),
-        "more was acknowledged"
-    );
-}
-
-/// A refusal by a server that has seen the token 23.
-fn stale() -> Status {
-    let fence = Fence::new(Token::new(23));
-    fence.admit(Token::new(17)).unwrap_err().into()
-}
-
-fn assert_fenced(ended: Ended) {
-    let error = ended.unwrap_err();
-    assert!(matches!(error, ConsumerError::Fenced { .. }), "{error}");
-}
-
-#[tokio::test]
-async fn a_refusal_of_the_token_ends_it_at_once_whatever_is_in_hand() {
-    let mut stage = Stage::with(|consumer| consumer.concurrency(many(2)), DRAIN).await;
-    let sent = stage.opened().await;
-    sent.send(note(1)).await.unwrap();
-    sent.send(note(2)).await.unwrap();
-    let (first, hangs) = (stage.work().await, stage.work().await);
-    first.done();
-    stage.call("Ack").await.refuse(stale());
-    assert_fenced(stage.ended().await);
-    assert!(hangs.is_given_up());
-}
-
-#[tokio::test]
-async fn a_stream_that_is_refused_ends_at_once_and_an_error_of_the_handler_does_not_hide_it() {
-    let mut stage = Stage::with(|consumer| consumer.concurrency(many(2)), DRAIN).await;
-    let sent = stage.opened().await;
-    sent.send(note(1)).await.unwrap();
-    let work = stage.work().await;
-    sent.send(Err(stale())).await.unwrap();
-    within("the end of the work", async {
-        while !work.is_given_up() {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    work.fail("the disk is full");
-    assert_fenced(stage.ended().await);
-}
-
-#[tokio::test]
-async fn a_farewell_that_is_refused_ends_it_at_once() {
-    let mut stage = Stage::new().await;
-    let sent = stage.opened().await;
-    sent.send(note(1)).await.unwrap();
-    let hangs = stage.work().await;
-    stage.shutdown.begin();
-    stage.call("Drain").await.refuse(stale());
-    assert_fenced(stage.ended().await);
-    assert!(hangs.is_given_up());
-}
-
-#[tokio::test]
-async fn every_request_bears_the_token_and_an_older_one_ends_the_term() {
-    let server = Server::start().await;
-    let role = Role {
-        name: "orders".to_owned(),
-        identity: "pod-a".to_owned(),
-        term: Term::new(3),
-        token: Token::new(17),
-    };
-    let consumer = quick(&server.url()).role(Some(&role));
-    let mut stage = Stage::set(server, consumer, Shutdown::new(DRAIN), true);
-    let fence = Fence::new(Token::new(0));
-    let open = stage.call("Open").await;
-    fence.admit(token(&open.metadata).unwrap()).unwrap();
-    let sent = open.stream();
-    sent.send(note(1)).await.unwrap();
-    stage.work().await.done();
-    let ack = stage.call("Ack").await;
-    assert_eq!(ack.metadata.get(TOKEN).unwrap(), "17");
-    // Meanwhile there is a new leader.
-    fence.admit(Token::new(23)).unwrap();
-    let stale = fence.admit(token(&ack.metadata).unwrap()).unwrap_err();
-    ack.refuse(stale.into());
-    let error = stage.ended().await.unwrap_err();
-    assert!(matches!(error, ConsumerError::Fenced { .. }), "{error}");
-    let text = error.to_string();
-    assert!(
-        text.ends_with("has seen the token 23 of a later leader, ours is 17"),
-        "{text}"
-    );
-    within("the server's end of the stream", sent.closed()).await;
 }

@@ -4,7 +4,10 @@
 
 mod acknowledging;
 mod draining;
+mod fencing;
 mod harness;
+
+mod panics;
 mod reconnecting;
 mod server;
 mod troubles;
