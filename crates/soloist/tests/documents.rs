@@ -1,0 +1,227 @@
+//! The documents: their commands work, their links lead somewhere, and the log has the lines that they explain.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .unwrap()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines of a document's blocks of commands.
+fn commands(path: &str) -> Vec<String> {
+    let text = read(path);
+    let blocks = text.split("```console\n").skip(1);
+    let blocks = blocks.map(|block| block.split_once("```").unwrap().0);
+    blocks.flat_map(str::lines).map(str::to_owned).collect()
+}
+
+/// The same command with the program of these tests, and with a lease that is nobody else's.
+fn here(command: &str, lease: &Path) -> String {
+    let soloist = env!("CARGO_BIN_EXE_soloist");
+    let store = format!("--store file:{}", lease.display());
+    let command = command.replace("target/debug/soloist", soloist);
+    let command = command.replace(" --store file", "");
+    let named = ["--name quick-start", "--name nightly"];
+    named.iter().fold(command, |command, name| {
+        command.replace(name, &format!("{name} {store}"))
+    })
+}
+
+fn run(command: &str) -> Output {
+    Command::new("bash")
+        .args(["-c", command])
+        .current_dir(root())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn the_quick_starts_commands_do_what_it_says() {
+    let commands = commands("docs/quick-start.md");
+    let [build, try_out, replica, once, doctor] = &commands[..] else {
+        panic!("a command without a test: {commands:?}");
+    };
+    // It has been: these tests run what it builds.
+    assert_eq!(build, "cargo build -p soloist");
+    let folder = tempfile::tempdir().unwrap();
+    let lease = folder.path().join("lease");
+    let done = run(&here(once, &lease));
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(
+        done.status.success() && said.contains("done under token "),
+        "{done:?}"
+    );
+    if run("command -v python3").stdout.is_empty() {
+        eprintln!("skipped: there is no python3 here, which the other commands run");
+        return;
+    }
+    let tried = run(&here(try_out, &lease));
+    // It says READY=1, which nobody has asked for here: a warning.
+    assert_eq!(tried.status.code(), Some(0), "{tried:?}");
+    leads_and_is_well(&here(replica, &lease), &here(doctor, &lease));
+}
+
+fn leads_and_is_well(replica: &str, doctor: &str) {
+    let mut leader = Command::new("bash")
+        .args(["-c", &format!("exec {replica}")])
+        .current_dir(root())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut printed = std::io::BufReader::new(leader.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut printed, &mut line).unwrap();
+    let examined = run(doctor);
+    kill_process(
+        Pid::from_raw(leader.id().cast_signed()).unwrap(),
+        Signal::TERM,
+    )
+    .unwrap();
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = leader.try_wait().unwrap() {
+            break status;
+        }
+        if begun.elapsed() > Duration::from_secs(40) {
+            leader.kill().unwrap();
+            leader.wait().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(line.starts_with("piece 1 under token "), "{line}");
+    assert_eq!(status.code(), Some(0));
+    assert!(examined.status.success(), "{examined:?}");
+}
+
+#[test]
+fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
+    let summary = read("docs/SUMMARY.md");
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") && name != "SUMMARY.md" {
+            assert!(
+                summary.contains(&format!("({name})")),
+                "{name} is not in docs/SUMMARY.md"
+            );
+        }
+        if name.ends_with(".md") {
+            links_lead_somewhere(&format!("docs/{name}"));
+        }
+    }
+    links_lead_somewhere("README.md");
+}
+
+fn links_lead_somewhere(page: &str) {
+    let folder = root().join(page).parent().unwrap().to_owned();
+    let text = read(page);
+    let prose: String = text.split("```").step_by(2).collect();
+    for link in prose
+        .split("](")
+        .skip(1)
+        .map(|rest| rest.split(')').next().unwrap())
+    {
+        if link.contains("://") {
+            continue;
+        }
+        let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+        let target = if file.is_empty() {
+            root().join(page)
+        } else {
+            folder.join(file)
+        };
+        assert!(target.exists(), "{link} in {page}");
+        if !anchor.is_empty() {
+            let found = fs::read_to_string(&target).unwrap();
+            let headings = found.lines().filter(|line| line.starts_with('#'));
+            assert!(
+                headings.map(anchor_of).any(|name| name == anchor),
+                "{link} in {page}"
+            );
+        }
+    }
+}
+
+/// As GitHub and mdBook make it.
+fn anchor_of(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = heading
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn the_log_has_the_lines_that_are_explained() {
+    let operations = read("docs/operations.md");
+    let table = operations.split_once("## Each line of the log").unwrap().1;
+    let table = table.split("\n## ").next().unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let lines: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    assert!(lines.len() > 20);
+    let mut sources = String::new();
+    for folder in ["crates/soloist/src", "crates/process/src"] {
+        collect(&root().join(folder), &mut sources);
+    }
+    for line in lines {
+        assert!(
+            sources.contains(&format!("\"{line}")),
+            "nobody says {line:?}"
+        );
+    }
+}
+
+fn collect(folder: &Path, sources: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => collect(&path, sources),
+            false => sources.push_str(&fs::read_to_string(path).unwrap()),
+        }
+    }
+}
+
+/// As the table of the timeouts says.
+#[test]
+fn the_presets_times_are_those_of_the_program() {
+    let text = read("docs/timeouts.md");
+    for (preset, words) in [
+        ("standard", "3.5s"),
+        ("high-availability", "1s"),
+        ("low-load", "9s"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = format!("file:{}", folder.path().join("lease").display());
+        let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
+            .args([
+                "run", "--preset", preset, "--store", &store, "--once", "--", "true",
+            ])
+            .output()
+            .unwrap();
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = format!("a lost lease leaves the child {words} between");
+        assert!(log.contains(&said), "{log}");
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{preset}`")))
+            .unwrap();
+        assert!(
+            row.ends_with(&format!("| {} s |", words.trim_end_matches('s'))),
+            "{row}"
+        );
+    }
+}
