@@ -58,7 +58,10 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
             return Ok(waited_in_vain());
         }
     };
-    let node = Node::new(clock::now(), config, settings.policy);
+    let node = match &carrier {
+        Some(_) => Node::new(clock::now(), config, settings.policy),
+        None => Node::unopposed(clock::now(), settings.policy),
+    };
     let trees = Trees::new(supervisor, identity, guard_names);
     Runner::new(settings, node, carrier, trees, signals, wait_until)
         .run()
