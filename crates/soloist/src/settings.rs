@@ -17,6 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
+use crate::listener::ListenAddress;
 use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
@@ -33,6 +34,8 @@ pub(crate) struct Settings {
     pub(crate) health_interval: Duration,
     pub(crate) health_timeout: Duration,
     pub(crate) wait: Option<Duration>,
+    /// Where probes, people and Prometheus are answered.
+    pub(crate) listen: Option<ListenAddress>,
     /// Whom the child becomes.
     pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
@@ -97,6 +100,7 @@ impl TryFrom<RunArgs> for Settings {
             health_interval: args.health.health_interval,
             health_timeout: args.health.health_timeout,
             wait: args.wait,
+            listen: args.listen,
             log: args.log,
             command: args.command,
         })
