@@ -160,7 +160,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
     ];
-    for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
+    if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(
             "{flag} is about a lease, and with --store none there is none: every replica runs the program, at once. Leave {flag} out (and its \
              variable), or name another store"

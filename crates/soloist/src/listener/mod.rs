@@ -52,9 +52,9 @@ impl Listener {
         match address.bind() {
             Ok(socket) => Ok(Self { socket }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Err(ListenError::InUse(address.clone()))
+                Err(ListenError::InUse(*address))
             }
-            Err(error) => Err(ListenError::Refused(address.clone(), error)),
+            Err(error) => Err(ListenError::Refused(*address, error)),
         }
     }
 
