@@ -1,28 +1,23 @@
-//! `--listen`: what is answered to probes, people and Prometheus, and to those who misbehave.
+//! `--listen`: what is answered to probes and people.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::harness::{Group, LIMIT, lease, wait_for};
-use crate::http::{LISTEN, address, connect, exchange, get, request};
-use crate::openmetrics::{self, value};
+use crate::http::{LISTEN, address, get, request};
+use crate::openmetrics::value;
+use crate::place::is_a_file;
 use crate::skipped::skipped;
-
-/// How long a client may take for the head of its request.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn wait_code(address: SocketAddr, path: &str, code: u16) {
+pub(crate) fn wait_code(address: SocketAddr, path: &str, code: u16) {
     let what = format!("{code} at {path}");
     wait_for(&what, LIMIT, || {
         (get(address, path).code == code).then_some(())
@@ -30,7 +25,7 @@ fn wait_code(address: SocketAddr, path: &str, code: u16) {
 }
 
 /// A leader and a standby, and where they listen.
-fn pair(group: &mut Group) -> [(usize, SocketAddr); 2] {
+pub(crate) fn pair(group: &mut Group) -> [(usize, SocketAddr); 2] {
     let (leader, _) = group.lead("r0", &[LISTEN], &["drain=1000"]);
     group.replica(leader).wait_log("to=Leader");
     let standby = group.follow("r1", &[LISTEN], &[]);
@@ -172,89 +167,6 @@ fn heads_are_answered_without_a_body_and_all_else_is_refused() {
 }
 
 #[test]
-fn the_metrics_are_those_of_the_documentation() {
-    let mut group = Group::new();
-    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
-    let at = address(group.replica(replica));
-    let reply = get(at, "/metrics");
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    assert_eq!(reply.header("content-type"), Some(kind));
-    let printed: BTreeMap<String, [String; 3]> = openmetrics::parse(&reply.body)
-        .iter()
-        .map(|metric| {
-            let labels: Vec<_> = metric.labels().into_iter().collect();
-            let help = metric.help.trim_end_matches('.').to_owned();
-            (
-                metric.queried(),
-                [metric.kind.clone(), labels.join(", "), help],
-            )
-        })
-        .collect();
-    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
-    let page = fs::read_to_string(page).unwrap();
-    let (_, section) = page.split_once("\n### Metrics\n").expect("a section");
-    let section = section.split("\n#").next().unwrap();
-    let cells = |row: &str| {
-        let cells = row
-            .trim_matches('|')
-            .split('|')
-            .map(|cell| cell.trim().replace('`', ""));
-        cells.collect::<Vec<_>>()
-    };
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
-    let documented: BTreeMap<String, [String; 3]> = rows
-        .map(|row| match &cells(row)[..] {
-            [name, kind, labels, help] => {
-                (name.clone(), [kind.clone(), labels.clone(), help.clone()])
-            }
-            other => panic!("{other:?}"),
-        })
-        .collect();
-    assert_eq!(documented, printed);
-}
-
-#[test]
-fn a_term_with_a_crash_and_a_drain_is_counted() {
-    let mut group = Group::new();
-    let (replica, first) = group.lead("r0", &[LISTEN], &["drain=300"]);
-    let at = address(group.replica(replica));
-    first.signal(Signal::KILL);
-    group.wait_many("start", 2);
-    wait_code(at, "/leader", 200);
-    let renewed = wait_for("a renewal", LIMIT, || {
-        let text = get(at, "/metrics").body;
-        (value(&text, "soloist_renew_duration_seconds_count", &[]) > 0.0).then_some(text)
-    });
-    let of = |name: &str, labels: &[(&str, &str)]| value(&renewed, name, labels);
-    assert_eq!(
-        of("leader_election_master_status", &[("name", "test")]),
-        1.0
-    );
-    assert_eq!(of("soloist_child_restarts_total", &[]), 1.0);
-    assert_eq!(of("soloist_state", &[("state", "Leader")]), 1.0);
-    assert_eq!(of("soloist_state", &[("state", "Follower")]), 0.0);
-    assert_eq!(of("soloist_losses_total", &[("cause", "expired")]), 0.0);
-    let start = group.wait_start("r0");
-    assert_eq!(of("soloist_term", &[]), start.term as f64);
-    assert_eq!(of("soloist_token", &[]), start.token as f64);
-    let valid = of("soloist_lease_validity_seconds", &[]);
-    assert!(valid > 0.0 && valid <= lease().as_secs_f64(), "{valid}");
-    // The answer comes while the child drains, and the next when nothing is left of it: by a handover, so that somebody is there
-    // to be asked.
-    let mut handover = group.command(&["handover"]);
-    assert!(handover.output().unwrap().status.success());
-    let counted = wait_for("a drain", LIMIT, || {
-        let text = get(at, "/metrics").body;
-        (value(&text, "soloist_drain_duration_seconds_count", &[]) > 0.0).then_some(text)
-    });
-    let of = |name: &str, labels: &[(&str, &str)]| value(&counted, name, labels);
-    assert_eq!(of("soloist_stops_total", &[("kind", "step_down")]), 1.0);
-    assert_eq!(of("soloist_stops_total", &[("kind", "terminate")]), 0.0);
-    assert!(of("soloist_drain_duration_seconds_sum", &[]) >= 0.3);
-    assert_eq!(of("soloist_children_killed_total", &[]), 0.0);
-}
-
-#[test]
 fn a_port_that_is_taken_is_bad_configuration() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
@@ -266,116 +178,6 @@ fn a_port_that_is_taken_is_bad_configuration() {
     let expected = format!("--listen {address}: the address is in use");
     assert!(said.contains(&expected), "{said}");
     assert!(group.journal().is_empty(), "no child was started");
-}
-
-/// Whether the other side has closed it, and after how long.
-fn closed_after(stream: &mut TcpStream, since: Instant) -> Duration {
-    let mut rest = Vec::new();
-    match stream.read_to_end(&mut rest) {
-        Ok(_) => since.elapsed(),
-        Err(error) if error.kind() == ErrorKind::ConnectionReset => since.elapsed(),
-        Err(error) => panic!("it is still open: {error}"),
-    }
-}
-
-#[test]
-fn who_is_slow_or_idle_is_not_waited_for() {
-    let mut group = Group::new();
-    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
-    let at = address(group.replica(replica));
-    let since = Instant::now();
-    let (mut mute, mut slow, mut idle) = (connect(at), connect(at), connect(at));
-    slow.write_all(b"GET /livez HTTP/1.1\r\nhost: te").unwrap();
-    idle.write_all(b"GET /livez HTTP/1.1\r\nhost: test\r\n\r\n")
-        .unwrap();
-    for stream in [&mut mute, &mut slow, &mut idle] {
-        let after = closed_after(stream, since);
-        assert!(after >= HEAD_WITHIN, "{after:?}");
-    }
-}
-
-#[test]
-fn a_head_that_is_too_large_is_refused() {
-    let mut group = Group::new();
-    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
-    let at = address(group.replica(replica));
-    let long = "x".repeat(9 << 10);
-    let large = format!("GET /livez HTTP/1.1\r\nhost: test\r\nlong: {long}\r\n\r\n");
-    assert_eq!(exchange(at, &large).code, 431);
-    let many: String = (0..100).map(|number| format!("h{number}: x\r\n")).collect();
-    let many = format!("GET /livez HTTP/1.1\r\nhost: test\r\n{many}\r\n");
-    assert_eq!(exchange(at, &many).code, 431);
-    assert_eq!(get(at, "/livez").code, 200);
-}
-
-/// The sockets that a process has open.
-fn sockets(pid: u32) -> usize {
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
-    let names = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
-    names
-        .filter(|name| name.to_string_lossy().starts_with("socket:"))
-        .count()
-}
-
-#[test]
-fn the_oldest_goes_when_there_are_too_many() {
-    let mut group = Group::new();
-    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
-    let at = address(group.replica(replica));
-    let before = sockets(group.replica(replica).pid());
-    let since = Instant::now();
-    let mut many: Vec<_> = (0..150).map(|_| connect(at)).collect();
-    assert_eq!(get(at, "/livez").code, 200);
-    let pid = group.replica(replica).pid();
-    wait_for("64 connections at most", LIMIT, || {
-        (sockets(pid) <= before + 64).then_some(())
-    });
-    let after = closed_after(&mut many[0], since);
-    assert!(after < HEAD_WITHIN, "not because it was slow: {after:?}");
-}
-
-#[test]
-fn a_thousand_connections_and_slow_clients_cost_no_renewal() {
-    let mut group = Group::new();
-    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
-    let at = address(group.replica(replica));
-    let (mut connections, mut answered) = (0, 0);
-    let begin = Instant::now();
-    let mut slow: Vec<TcpStream> = Vec::new();
-    // Three leases of it, and a thousand connections at the least.
-    while begin.elapsed() < 3 * lease() || connections < 1000 {
-        for _ in 0..100 {
-            let mut stream = connect(at);
-            // A head that never ends. Who has been thrown out already cannot say it.
-            let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\nhost: te");
-            slow.push(stream);
-            connections += 1;
-        }
-        for path in ["/livez", "/readyz", "/metrics"] {
-            assert_eq!(get(at, path).code, 200, "{path}");
-            answered += 1;
-        }
-        if slow.len() > 300 {
-            slow.drain(..100);
-        }
-    }
-    let text = get(at, "/metrics").body;
-    let of = |name: &str, labels: &[(&str, &str)]| value(&text, name, labels);
-    for cause in ["renew_deadline", "expired", "taken"] {
-        assert_eq!(
-            of("soloist_losses_total", &[("cause", cause)]),
-            0.0,
-            "{cause}"
-        );
-    }
-    assert_eq!(group.events("start").len(), 1);
-    let renewals = of("soloist_renew_duration_seconds_count", &[]);
-    assert!(renewals >= 3.0, "{renewals}");
-    println!(
-        "{connections} connections of slow clients in {:?}, {answered} requests beside them answered, {renewals} renewals took {} s",
-        begin.elapsed(),
-        of("soloist_renew_duration_seconds_sum", &[]),
-    );
 }
 
 #[test]
@@ -412,4 +214,26 @@ fn a_main_loop_that_stands_still_is_not_alive() {
     tracer.wait().unwrap();
     wait_code(at, "/livez", 200);
     wait_code(at, "/readyz", 200);
+}
+
+#[test]
+fn a_standby_is_not_ready_while_its_store_does_not_answer() {
+    if !is_a_file() {
+        return;
+    }
+    let mut group = Group::new();
+    let [(_, leader), (_, standby)] = pair(&mut group);
+    let lock = File::open(group.path("lease.lock")).unwrap();
+    lock.lock().unwrap();
+    for at in [leader, standby] {
+        wait_code(at, "/readyz", 503);
+        assert_eq!(get(at, "/livez").code, 200);
+    }
+    let reply = get(standby, "/readyz");
+    assert_eq!(reply.body, "the store does not answer\n");
+    assert_eq!(json(&get(standby, "/status").body)["store_answers"], false);
+    drop(lock);
+    for at in [leader, standby] {
+        wait_code(at, "/readyz", 200);
+    }
 }
