@@ -1,6 +1,7 @@
 //! `--listen`: what is answered to probes and people.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
@@ -79,6 +80,31 @@ fn the_status_is_json_with_a_version() {
     assert_eq!(status["leader"], "r0");
     assert_eq!(status["lease"], Value::Null);
     assert_eq!(status["child"]["state"], "none");
+}
+
+/// The names of all fields, with those that they are in.
+fn fields(value: &Value, path: &str, into: &mut BTreeSet<String>) {
+    for (name, value) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}/{name}");
+        fields(value, &path, into);
+        into.insert(path);
+    }
+}
+
+#[test]
+fn the_status_has_the_fields_of_the_documentation() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (_, example) = page.split_once("### `/status`\n\n```json\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let mut group = Group::new();
+    let [(_, leader), _] = pair(&mut group);
+    let [documented, printed] = [example, &get(leader, "/status").body].map(|text| {
+        let mut names = BTreeSet::new();
+        fields(&json(text), "", &mut names);
+        names
+    });
+    assert_eq!(documented, printed);
 }
 
 #[test]
