@@ -107,6 +107,8 @@ impl Runner {
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
         loop {
+            // Whoever is about to be stopped is not ready any more.
+            self.observers.turn(&self.node);
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
