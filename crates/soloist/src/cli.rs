@@ -13,6 +13,7 @@ use soloist_process::{Signal, StopTo};
 use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
 use crate::inject::InjectArgs;
+use crate::listener::ListenAddress;
 use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::probe::Probe;
@@ -61,7 +62,8 @@ impl Cli {
     pub(crate) fn try_read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
+        // Every child is told this, and no flag has that variable.
+        let is_child = std::env::var_os("SOLOIST_STOP_SECONDS").is_some();
         let matches = Self::definition(is_child).try_get_matches_from(line)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let pod_flags = match &mut cli.command {
@@ -209,7 +211,8 @@ pub(crate) struct RunArgs {
     /// The lease's name: the same in all replicas. Required on Kubernetes [default: made from the program's name]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, file, or file:PATH; or none: no election, every replica runs the program [default: kubernetes
+    /// in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
@@ -236,6 +239,9 @@ pub(crate) struct RunArgs {
     /// Give up, with exit code 4, if we have not led after this long
     #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
+    /// Answer probes (/livez, /readyz, /startupz), /leader, /status and /metrics by HTTP at IP:PORT, or :PORT for all addresses
+    #[arg(long, env = "SOLOIST_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<ListenAddress>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,

@@ -1,6 +1,7 @@
 //! `soloist run`: one loop around the replica's machine, [`Node`]. What is decided is decided there.
 
 use std::fmt;
+use std::future::pending;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,7 +15,7 @@ use soloist_process::{Signal, Terminal};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
-use crate::notices::Log;
+use crate::observers::Observers;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
 use crate::trees::{Silence, Trees};
@@ -33,7 +34,7 @@ impl fmt::Display for LostSight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the task that watched the child's tree has died, so nobody knows what is left of it; all of it is killed, and the \
-             lease is left to run out",
+             lease, if there is one, is left to run out",
         )
     }
 }
@@ -50,12 +51,13 @@ pub(crate) fn waited_in_vain() -> u8 {
 pub(crate) struct Runner {
     settings: Settings,
     node: Node,
-    carrier: StoreCarrier,
+    /// `None` if there is no election.
+    carrier: Option<StoreCarrier>,
     trees: Trees,
     signals: mpsc::UnboundedReceiver<Signalled>,
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
-    log: Log,
+    observers: Observers,
     next_status: Moment,
     wait_until: Moment,
     waited_in_vain: bool,
@@ -79,20 +81,21 @@ impl Runner {
     pub(crate) fn new(
         settings: Settings,
         node: Node,
-        carrier: StoreCarrier,
+        carrier: Option<StoreCarrier>,
         trees: Trees,
         signals: mpsc::UnboundedReceiver<Signalled>,
         wait_until: Moment,
+        observers: Observers,
     ) -> Self {
         let terminal = Terminal::controlling();
         Self {
+            observers,
             node,
             carrier,
             trees,
             signals,
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
-            log: Log::default(),
             next_status: next_status(settings.log.log_status),
             wait_until,
             waited_in_vain: false,
@@ -104,14 +107,20 @@ impl Runner {
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
         loop {
+            // Whoever is about to be stopped is not ready any more.
+            self.observers.turn(&self.node);
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
+            self.observers.turn(&self.node);
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
-            let wake = deadline.min(self.next_status).min(self.wait_until);
+            let wake = deadline
+                .min(self.next_status)
+                .min(self.wait_until)
+                .min(self.observers.next_turn());
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
-                arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
+                arrival = next_arrival(&mut self.carrier) => Woken::Arrival(Box::new(arrival)),
                 event = self.trees.next() => Woken::Tree(event),
                 Some(signal) = self.signals.recv() => Woken::Signal(signal),
                 rung = timer.until(wake) => { rung.context("no timer")?; Woken::Time }
@@ -119,9 +128,14 @@ impl Runner {
             // Read after waking: a candidate counts from after it saw.
             let now = clock::now();
             match woken {
-                Woken::Arrival(arrival) => feed(&mut self.node, &mut self.log, now, *arrival),
+                Woken::Arrival(arrival) => {
+                    feed(&mut self.node, &mut self.observers, now, *arrival);
+                }
                 Woken::Tree(Ok(None)) => {}
-                Woken::Tree(Ok(Some((tree, event)))) => self.node.handle_tree(now, tree, event),
+                Woken::Tree(Ok(Some((tree, event)))) => {
+                    self.observers.happened(now, tree, event);
+                    self.node.handle_tree(now, tree, event);
+                }
                 Woken::Tree(Err(Silence)) => {
                     // Nothing may be released: the lease has to run out.
                     self.trees.kill_all();
@@ -130,7 +144,9 @@ impl Runner {
                 Woken::Signal(signal) => self.signalled(now, signal),
                 Woken::Time => {}
             }
-            hear_before_time_passes(&mut self.node, &mut self.carrier, &mut self.log).await;
+            if let Some(carrier) = &mut self.carrier {
+                hear_before_time_passes(&mut self.node, carrier, &mut self.observers).await;
+            }
             self.pass_time(clock::now());
         }
     }
@@ -166,7 +182,7 @@ impl Runner {
         }
         if now >= self.next_status {
             self.next_status = next_status(self.settings.log.log_status);
-            self.log.status(now, &self.node);
+            self.observers.status(now, &self.node);
         }
         if now >= self.wait_until {
             self.wait_until = Moment::NEVER;
@@ -182,22 +198,31 @@ impl Runner {
     async fn carry_out(&mut self) -> Option<u8> {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Store(command) => self.carrier.carry(command),
-                Output::Tree(tree, command) => self.trees.obey(&self.settings, tree, command),
+                Output::Store(command) => {
+                    if let Some(carrier) = &mut self.carrier {
+                        carrier.carry(command);
+                    }
+                }
+                Output::Tree(tree, command) => {
+                    self.observers.ordered(&self.node, tree, command);
+                    self.trees.obey(&self.settings, tree, command);
+                }
                 Output::Notice(notice) => self.noticed(&notice),
                 Output::Exit(outcome) => return Some(self.exit(outcome)),
             }
         }
         // The write that ends a term or begins one goes first.
         if self.trees.has_housework() {
-            self.carrier.hand_on().await;
+            if let Some(carrier) = &mut self.carrier {
+                carrier.hand_on().await;
+            }
             self.trees.do_housework(&self.settings);
         }
         None
     }
 
     fn noticed(&mut self, notice: &Notice) {
-        self.log.notice(notice);
+        self.observers.notice(notice);
         match notice {
             Notice::Elected(_) => self.wait_until = Moment::NEVER,
             Notice::State {
@@ -226,9 +251,20 @@ impl Runner {
     }
 }
 
+async fn next_arrival(carrier: &mut Option<StoreCarrier>) -> Arrival {
+    match carrier {
+        Some(carrier) => carrier.next().await,
+        None => pending().await,
+    }
+}
+
 /// What is known comes before what time alone would do, whatever has woken us: no child is restarted while the
 /// loss of the lease waits in the queue. Bounded, so that a busy watch does not hold up time.
-async fn hear_before_time_passes(node: &mut Node, carrier: &mut StoreCarrier, log: &mut Log) {
+async fn hear_before_time_passes(
+    node: &mut Node,
+    carrier: &mut StoreCarrier,
+    observers: &mut Observers,
+) {
     for _ in 0..MOST_ARRIVALS {
         if !node.is_due(clock::now()) {
             return;
@@ -237,12 +273,12 @@ async fn hear_before_time_passes(node: &mut Node, carrier: &mut StoreCarrier, lo
             return;
         };
         // Read after it came, again: a candidate counts from after it saw.
-        feed(node, log, clock::now(), arrival);
+        feed(node, observers, clock::now(), arrival);
     }
 }
 
-fn feed(node: &mut Node, log: &mut Log, now: Moment, arrival: Arrival) {
-    log.arrived(now, &arrival);
+fn feed(node: &mut Node, observers: &mut Observers, now: Moment, arrival: Arrival) {
+    observers.arrived(now, &arrival);
     match arrival {
         Arrival::Answer { op, answer, .. } => node.handle_answer(now, op, answer),
         Arrival::Change { watch, snapshot } => node.handle_watch(now, watch, snapshot),
@@ -312,16 +348,16 @@ mod tests {
     }
 
     /// A leader whose child has crashed twice, and is to be restarted when the next deadline comes.
-    async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Log) {
+    async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Observers) {
         let limit = Duration::from_secs(2);
         let mut carrier = StoreCarrier::new(store.clone(), limit);
-        let (mut node, mut log) = (node(), Log::default());
+        let (mut node, mut observers) = (node(), Observers::default());
         let first = loop {
             if let Some(tree) = carry_out(&mut node, &mut carrier) {
                 break tree;
             }
             let arrival = carrier.next().await;
-            feed(&mut node, &mut log, clock::now(), arrival);
+            feed(&mut node, &mut observers, clock::now(), arrival);
         };
         crash(&mut node, first);
         // The first restart is at once.
@@ -330,10 +366,10 @@ mod tests {
         assert_eq!(carry_out(&mut node, &mut carrier), None);
         // Its own writes, as the watch tells them.
         while let Some(arrival) = carrier.try_next().await {
-            feed(&mut node, &mut log, clock::now(), arrival);
+            feed(&mut node, &mut observers, clock::now(), arrival);
         }
         assert_eq!(carry_out(&mut node, &mut carrier), None);
-        (node, carrier, log)
+        (node, carrier, observers)
     }
 
     async fn wait_until_due(node: &Node) {
@@ -346,10 +382,10 @@ mod tests {
     #[tokio::test]
     async fn no_child_is_restarted_while_the_loss_of_the_lease_waits_to_be_heard() {
         let store = MemoryStore::new();
-        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        let (mut node, mut carrier, mut observers) = waiting_to_restart(&store).await;
         wait_until_due(&node).await;
         store.delete();
-        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        hear_before_time_passes(&mut node, &mut carrier, &mut observers).await;
         if node.is_due(clock::now()) {
             node.handle_timeout(clock::now());
         }
@@ -360,9 +396,9 @@ mod tests {
     #[tokio::test]
     async fn a_child_is_restarted_when_its_time_has_come_and_nothing_else() {
         let store = MemoryStore::new();
-        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        let (mut node, mut carrier, mut observers) = waiting_to_restart(&store).await;
         wait_until_due(&node).await;
-        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        hear_before_time_passes(&mut node, &mut carrier, &mut observers).await;
         node.handle_timeout(clock::now());
         assert!(carry_out(&mut node, &mut carrier).is_some());
     }
