@@ -2,17 +2,36 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::state::{Intent, Tree};
 use super::{Action, OnLoss, Outcome, Replica};
 use crate::election::Loss;
+use crate::ladder::Ladder;
 use crate::time::Moment;
 
 // With a tree.
 impl Replica {
     fn asked(&self, now: Moment) -> Tree {
         Tree::Stopping {
-            kill_at: now + self.policy.ladder.stop(),
+            kill_at: (now + self.policy.ladder.stop()).min(self.stop_by),
+        }
+    }
+
+    /// From now on there is only so much left of the grace period of whoever ends us. A stop becomes shorter by it, never longer.
+    #[must_use]
+    pub fn shorten_stop(&mut self, now: Moment, left: Duration) -> Vec<Action> {
+        self.stop_by = self.stop_by.min(now + Ladder::stop_within(left));
+        match &mut self.tree {
+            Tree::Stopping { kill_at } if *kill_at > self.stop_by => {
+                *kill_at = self.stop_by;
+                self.graceful_deadline().into_iter().collect()
+            }
+            Tree::Stopping { .. }
+            | Tree::Empty
+            | Tree::Starting { .. }
+            | Tree::Up { .. }
+            | Tree::Killing { .. } => vec![],
         }
     }
 
