@@ -4,9 +4,11 @@
 mod child;
 mod cli;
 mod command;
+mod control;
 mod delivery;
 mod doctor;
 pub mod duration;
+mod ending;
 mod health;
 mod inject;
 mod install;
@@ -16,11 +18,14 @@ mod man_pages;
 mod manifests;
 mod notices;
 mod notify;
+mod own_pod;
+mod prestop;
 mod probe;
 mod report;
 mod run;
 mod settings;
 mod signals;
+mod socket_folder;
 mod start;
 mod status_line;
 mod store;
@@ -100,6 +105,7 @@ pub fn main() -> ExitCode {
         Command::Pause(args) => switched(held, args.order()),
         Command::Resume(args) => switched(held, args.order()),
         Command::Status(args) => switched(held, args.show()),
+        Command::Prestop(args) => switched(held, args.run()),
     }
 }
 

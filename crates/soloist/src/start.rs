@@ -14,9 +14,11 @@ use soloist_process::{HeldSignals, Signal, Supervisor};
 use tokio::sync::mpsc;
 use tracing::info;
 
+use crate::control::{self, Control};
 use crate::run::{Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
+use crate::socket_folder::clear_leftovers;
 use crate::trees::Trees;
 use crate::{notify, store};
 
@@ -44,7 +46,8 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
     info!(name, %identity, %store, "{}", settings.ladder_in_words());
     // Nobody waits for it, or needs it.
     let clearing = thread::Builder::new().name("leftovers".into());
-    drop(clearing.spawn(notify::clear_leftovers));
+    drop(clearing.spawn(|| clear_leftovers(&[notify::PREFIX, control::PREFIX])));
+    let control = Control::open();
     let mut timer = Timer::new().context("no timer")?;
     let (carrier, guard_names) = tokio::select! {
         connected = store::connect(settings.location.clone(), &config.timings) => connected?,
@@ -60,7 +63,7 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
     };
     let node = Node::new(clock::now(), config, settings.policy);
     let trees = Trees::new(supervisor, identity, guard_names);
-    Runner::new(settings, node, carrier, trees, signals, wait_until)
+    Runner::new(settings, node, carrier, trees, signals, control, wait_until)
         .run()
         .await
 }

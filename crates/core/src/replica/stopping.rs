@@ -14,7 +14,7 @@ use crate::time::Moment;
 impl Replica {
     fn asked(&self, now: Moment) -> Tree {
         Tree::Stopping {
-            kill_at: (now + self.policy.ladder.stop()).min(self.stop_by),
+            kill_at: now + self.policy.ladder.stop(),
         }
     }
 
@@ -22,21 +22,30 @@ impl Replica {
     #[must_use]
     pub fn shorten_stop(&mut self, now: Moment, left: Duration) -> Vec<Action> {
         self.stop_by = self.stop_by.min(now + Ladder::stop_within(left));
+        match self.cut_short() {
+            true => self.graceful_deadline().into_iter().collect(),
+            false => vec![],
+        }
+    }
+
+    /// Whether a stop is under way that would have lasted longer.
+    fn cut_short(&mut self) -> bool {
         match &mut self.tree {
             Tree::Stopping { kill_at } if *kill_at > self.stop_by => {
                 *kill_at = self.stop_by;
-                self.graceful_deadline().into_iter().collect()
+                true
             }
             Tree::Stopping { .. }
             | Tree::Empty
             | Tree::Starting { .. }
             | Tree::Up { .. }
-            | Tree::Killing { .. } => vec![],
+            | Tree::Killing { .. } => false,
         }
     }
 
     pub(super) fn ask_to_stop(&mut self, now: Moment) -> Vec<Action> {
         self.tree = self.asked(now);
+        self.cut_short();
         let mut actions = vec![Action::StopChild];
         actions.extend(self.graceful_deadline());
         actions
