@@ -27,9 +27,9 @@ pub(crate) use address::PREFIX;
 use protocol::{LONGEST, Request, refusal};
 
 /// Whoever has not asked and been answered by then is hung up on.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// The others wait to be accepted.
-const MOST_CLIENTS: usize = 8;
+const MOST_CLIENTS: usize = 16;
 /// No descriptor is left, say: who tries again at once takes all of the machine's time.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 

@@ -18,6 +18,7 @@ mod notify;
 mod once;
 mod orders;
 mod place;
+mod prestop;
 mod privileges;
 mod settings;
 #[path = "../../../process/tests/common/skipped.rs"]
