@@ -10,9 +10,13 @@
 //! wants reaches the election, before the input has been dealt with. Every command says which request, watch or
 //! tree it is about, and so does every answer; what belongs to an earlier one is passed over.
 
+mod candidacy;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unopposed_tests;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -23,6 +27,7 @@ use crate::orders::{OrderRefusal, Ordered, Pause};
 use crate::record::Snapshot;
 use crate::replica::{Action, Event, Exit, Outcome, Policy, Replica, SpawnFailure, StateName};
 use crate::time::Moment;
+use candidacy::{Candidacy, Unopposed};
 
 /// What the driver is to do or to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +131,7 @@ pub enum Notice {
 /// One replica. See the [module](self).
 #[derive(Debug)]
 pub struct Node {
-    election: Election,
+    election: Candidacy,
     replica: Replica,
     /// The guard that waits for a term.
     prepared: Option<TreeId>,
@@ -143,9 +148,21 @@ impl Node {
     /// A replica that takes part from now on.
     #[must_use]
     pub fn new(now: Moment, config: Config, policy: Policy) -> Self {
+        let election = Box::new(Election::new(config));
+        Self::with(now, Candidacy::Contested(election), policy)
+    }
+
+    /// A replica that runs its child whatever others do: the same supervisor without an election, without a store and without
+    /// a lease that could be lost. The guard has no deadline; it kills the tree when soloist is gone.
+    #[must_use]
+    pub fn unopposed(now: Moment, policy: Policy) -> Self {
+        Self::with(now, Candidacy::Unopposed(Unopposed::default()), policy)
+    }
+
+    fn with(now: Moment, election: Candidacy, policy: Policy) -> Self {
         let (replica, first) = Replica::new(policy);
         let mut node = Self {
-            election: Election::new(config),
+            election,
             replica,
             prepared: None,
             guard_failed: false,

@@ -5,7 +5,7 @@ use core::ops::{Add, Sub};
 use core::time::Duration;
 
 /// A reading of this machine's `CLOCK_BOOTTIME`: it goes on counting through suspend, never goes back,
-/// and means nothing on another machine. Arithmetic saturates instead of overflowing.
+/// and means nothing on another machine. Arithmetic saturates instead of overflowing, and a while before never is never.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Duration);
 
@@ -44,7 +44,10 @@ impl Sub<Duration> for Moment {
     type Output = Self;
 
     fn sub(self, length: Duration) -> Self {
-        Self(self.0.saturating_sub(length))
+        match self {
+            Self::NEVER => self,
+            Self(uptime) => Self(uptime.saturating_sub(length)),
+        }
     }
 }
 
@@ -104,6 +107,7 @@ mod tests {
             Moment::since_boot(Duration::ZERO)
         );
         assert_eq!(Moment::NEVER + Duration::from_secs(1), Moment::NEVER);
+        assert_eq!(Moment::NEVER - Duration::from_secs(1), Moment::NEVER);
         assert_eq!(early.since(early + Duration::from_secs(1)), Duration::ZERO);
     }
 }

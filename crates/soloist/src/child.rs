@@ -37,11 +37,10 @@ enum Start {
     Over,
 }
 
-/// For which term the child runs, and until when.
+/// For which term the child runs, if there are terms, and until when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Role {
-    pub(crate) term: Term,
-    pub(crate) token: Token,
+    pub(crate) term: Option<(Term, Token)>,
     pub(crate) deadline: Moment,
 }
 
@@ -194,9 +193,14 @@ impl Child {
     fn let_go(&mut self, role: Role) -> Result<(), SpawnFailure> {
         self.start = Start::Over;
         self.life.waiting = false;
-        let (term, token) = (role.term.to_string(), role.token.to_string());
-        let variables = [("SOLOIST_TERM", &*term), ("SOLOIST_TOKEN", &*token)];
-        let started = self.tree.start(role.deadline, &variables);
+        let started = match role.term {
+            Some((term, token)) => {
+                let (term, token) = (term.to_string(), token.to_string());
+                let variables = [("SOLOIST_TERM", &*term), ("SOLOIST_TOKEN", &*token)];
+                self.tree.start(role.deadline, &variables)
+            }
+            None => self.tree.start(role.deadline, &[]),
+        };
         started.map_err(|error| failure(&error))
     }
 }

@@ -62,7 +62,8 @@ impl Cli {
     pub(crate) fn try_read<T: Into<OsString> + Clone>(
         line: impl IntoIterator<Item = T>,
     ) -> Result<Self, clap::Error> {
-        let is_child = std::env::var_os("SOLOIST_TOKEN").is_some();
+        // Every child is told this, and no flag has that variable.
+        let is_child = std::env::var_os("SOLOIST_STOP_SECONDS").is_some();
         let matches = Self::definition(is_child).try_get_matches_from(line)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let pod_flags = match &mut cli.command {
@@ -217,7 +218,8 @@ pub(crate) struct RunArgs {
     /// The lease's name: the same in all replicas. Required on Kubernetes [default: made from the program's name]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, file, or file:PATH; or none: no election, every replica runs the program [default: kubernetes
+    /// in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]

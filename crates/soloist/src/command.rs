@@ -42,6 +42,10 @@ pub(crate) fn command(
     for variable in NOT_INHERITED {
         command = command.env_remove(variable);
     }
+    // Of another soloist, whose child we are. Ours come with the term.
+    for variable in ["SOLOIST_TERM", "SOLOIST_TOKEN"] {
+        command = command.env_remove(variable);
+    }
     command = command
         .env("SOLOIST_NAME", &settings.name)
         .env("SOLOIST_IDENTITY", identity.as_str())

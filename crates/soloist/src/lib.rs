@@ -261,8 +261,8 @@ fn code_of(
     };
     if let Err(left) = kill_trees() {
         error!(
-            "{left}. It may run beside the child of the next leader once the lease has run out, or at once if that is on this \
-             machine: end it by hand"
+            "{left}. It may run beside the next child, here or (once the lease has run out, or at once if that is on this machine) that \
+             of the next leader: end it by hand"
         );
     }
     code

@@ -23,6 +23,8 @@ pub(crate) struct Log {
     /// It has not answered since.
     cut_off: bool,
     repeats: Repeats,
+    /// Nobody is elected.
+    unopposed: bool,
     /// What became of the last try to release the lease; `None` without one.
     release: Option<Release>,
 }
@@ -35,6 +37,14 @@ enum Release {
 }
 
 impl Log {
+    /// With or without an election.
+    pub(crate) fn about(election: bool) -> Self {
+        Self {
+            unopposed: !election,
+            ..Self::default()
+        }
+    }
+
     /// What came from the store.
     pub(crate) fn arrived(&mut self, now: Moment, arrival: &Arrival) {
         if let Arrival::Answer {
@@ -90,6 +100,10 @@ impl Log {
     /// Who leads, as far as we know.
     pub(crate) fn status(&self, now: Moment, node: &Node) {
         let state = node.state();
+        if self.unopposed {
+            info!(state = %without_leaders(state), "status");
+            return;
+        }
         let leader = match (state, self.cut_off) {
             (StateName::Follower, true) => self.silence(now),
             _ => node.holder().map_or("nobody", Identity::as_str).to_owned(),
@@ -117,6 +131,11 @@ impl Log {
     /// What the replica has to say.
     pub(crate) fn notice(&mut self, notice: &Notice) {
         match notice {
+            Notice::State { from, to } if self.unopposed => {
+                let (from, to) = (without_leaders(*from), without_leaders(*to));
+                info!(%from, %to, "state");
+            }
+            Notice::Elected(_) | Notice::Left if self.unopposed => {}
             Notice::State { from, to } => info!(%from, %to, "state"),
             Notice::Elected(elected) => {
                 let (term, token) = (elected.term, elected.token);
@@ -153,7 +172,7 @@ impl Log {
                 warn!(until, stop = pause.stop, "paused: nobody takes over");
             }
             Notice::Paused(None) => info!("the pause is over"),
-            Notice::KillTakesLong { since } => kill_takes_long(*since),
+            Notice::KillTakesLong { since } => self.kill_takes_long(*since),
             Notice::Refused {
                 for_good: false, ..
             } => {}
@@ -164,16 +183,31 @@ impl Log {
             }
         }
     }
+
+    fn kill_takes_long(&self, since: Moment) {
+        let ago = Human(clock::now().since(since));
+        let lease = match self.unopposed {
+            true => "",
+            false => "the lease is not released and ",
+        };
+        warn!(
+            %ago,
+            "the child's tree was killed and is still not empty: a process in it does not die. It may wait in the kernel for a disk \
+             or a network file system (state D in ps), or belong to a user whom we may not signal. Until it is gone {lease}no child is \
+             started here"
+        );
+    }
 }
 
-fn kill_takes_long(since: Moment) {
-    let ago = Human(clock::now().since(since));
-    warn!(
-        %ago,
-        "the child's tree was killed and is still not empty: a process in it does not die. It may wait in the kernel for a disk \
-         or a network file system (state D in ps), or belong to a user whom we may not signal. Until it is gone the lease is not \
-         released and no child is started here"
-    );
+/// The states of a replica without an election, as people know them.
+pub(crate) const fn without_leaders(state: StateName) -> &'static str {
+    match state {
+        StateName::Follower => "Stopped",
+        StateName::PreLeader => "Starting",
+        StateName::Leader => "Running",
+        StateName::PreFollower => "Stopping",
+        StateName::Terminating => "Terminating",
+    }
 }
 
 #[cfg(test)]

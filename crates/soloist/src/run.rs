@@ -1,6 +1,7 @@
 //! `soloist run`: one loop around the replica's machine, [`Node`]. What is decided is decided there.
 
 use std::fmt;
+use std::future::pending;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -37,7 +38,7 @@ impl fmt::Display for LostSight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "the task that watched the child's tree has died, so nobody knows what is left of it; all of it is killed, and the \
-             lease is left to run out",
+             lease, if there is one, is left to run out",
         )
     }
 }
@@ -54,7 +55,8 @@ pub(crate) fn waited_in_vain() -> u8 {
 pub(crate) struct Runner {
     settings: Settings,
     node: Node,
-    carrier: StoreCarrier,
+    /// `None` if there is no election.
+    carrier: Option<StoreCarrier>,
     trees: Trees,
     signals: mpsc::UnboundedReceiver<Signalled>,
     control: Option<Control>,
@@ -88,7 +90,7 @@ impl Runner {
     pub(crate) fn new(
         settings: Settings,
         node: Node,
-        carrier: StoreCarrier,
+        carrier: Option<StoreCarrier>,
         trees: Trees,
         signals: mpsc::UnboundedReceiver<Signalled>,
         control: Option<Control>,
@@ -96,6 +98,7 @@ impl Runner {
     ) -> Self {
         let terminal = Terminal::controlling();
         Self {
+            log: Log::about(carrier.is_some()),
             node,
             carrier,
             trees,
@@ -104,7 +107,6 @@ impl Runner {
             ending: Ending::new(settings.grace_period, settings.prestop),
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
-            log: Log::default(),
             next_status: next_status(settings.log.log_status),
             wait_until,
             waited_in_vain: false,
@@ -123,7 +125,7 @@ impl Runner {
             let wake = deadline.min(self.next_status).min(self.wait_until);
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
-                arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
+                arrival = next_arrival(&mut self.carrier) => Woken::Arrival(Box::new(arrival)),
                 event = self.trees.next() => Woken::Tree(event),
                 Some(signal) = self.signals.recv() => Woken::Signal(signal),
                 asked = Control::next(&mut self.control) => Woken::Asked(asked),
@@ -150,7 +152,9 @@ impl Runner {
                 }
                 Woken::Time => {}
             }
-            hear_before_time_passes(&mut self.node, &mut self.carrier, &mut self.log).await;
+            if let Some(carrier) = &mut self.carrier {
+                hear_before_time_passes(&mut self.node, carrier, &mut self.log).await;
+            }
             self.pass_time(clock::now());
         }
     }
@@ -245,7 +249,11 @@ impl Runner {
     async fn carry_out(&mut self) -> Option<u8> {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Store(command) => self.carrier.carry(command),
+                Output::Store(command) => {
+                    if let Some(carrier) = &mut self.carrier {
+                        carrier.carry(command);
+                    }
+                }
                 Output::Tree(tree, command) => self.trees.obey(&self.settings, tree, command),
                 Output::Notice(notice) => self.noticed(&notice),
                 Output::Exit(outcome) => return Some(self.exit(outcome)),
@@ -253,7 +261,9 @@ impl Runner {
         }
         // The write that ends a term or begins one goes first.
         if self.trees.has_housework() {
-            self.carrier.hand_on().await;
+            if let Some(carrier) = &mut self.carrier {
+                carrier.hand_on().await;
+            }
             self.trees.do_housework(&self.settings);
         }
         None
@@ -286,6 +296,13 @@ impl Runner {
         };
         info!(?outcome, code, "exiting");
         code
+    }
+}
+
+async fn next_arrival(carrier: &mut Option<StoreCarrier>) -> Arrival {
+    match carrier {
+        Some(carrier) => carrier.next().await,
+        None => pending().await,
     }
 }
 

@@ -47,10 +47,13 @@ impl TryFrom<RunArgs> for Settings {
     type Error = anyhow::Error;
 
     fn try_from(args: RunArgs) -> anyhow::Result<Self> {
-        let store = args.store.unwrap_or_else(StoreChoice::fitting);
+        let store = args.store.clone().unwrap_or_else(StoreChoice::fitting);
+        if store == StoreChoice::None {
+            refuse_what_needs_a_lease(&args)?;
+        }
         let name = match (args.name, &store) {
             (Some(name), _) => name,
-            (None, StoreChoice::File(_)) => name_of(&args.command[0]),
+            (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
             (None, StoreChoice::Kubernetes) => bail!(
                 "on Kubernetes the lease needs a name, the same in all replicas and no other program's in the namespace: give \
                  --name, or set SOLOIST_NAME (here, for example, --name {})",
@@ -79,6 +82,7 @@ impl TryFrom<RunArgs> for Settings {
                 }
                 Location::Kubernetes(options)
             }
+            StoreChoice::None => Location::Nowhere,
         };
         let user = match (&args.user, &args.group) {
             (None, None) => None,
@@ -111,11 +115,17 @@ impl Settings {
         let Policy {
             ladder, timings, ..
         } = &self.policy;
-        format!(
-            "stop {}, child {}, drain {}; a lost lease leaves the child {}",
+        let steps = format!(
+            "stop {}, child {}, drain {}",
             Human(ladder.stop()),
             Human(ladder.child()),
             Human(ladder.drain()),
+        );
+        if self.location.is_nowhere() {
+            return format!("{steps}; nobody is elected, every replica runs the program");
+        }
+        format!(
+            "{steps}; a lost lease leaves the child {}",
             match self.policy.on_loss {
                 OnLoss::Strict => format!(
                     "{} between SIGTERM and SIGKILL",
@@ -133,6 +143,37 @@ impl Settings {
             }
         )
     }
+}
+
+/// Who sets these expects a lease that there is not.
+fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
+    let TimingArgs {
+        preset,
+        lease_duration,
+        renew_deadline,
+        retry_period,
+        on_loss,
+    } = &args.timings;
+    let about_leases = [
+        ("--lease-duration", lease_duration.is_some()),
+        ("--renew-deadline", renew_deadline.is_some()),
+        ("--retry-period", retry_period.is_some()),
+        ("--preset", !matches!(preset, PresetArg::Standard)),
+        ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
+        ("--wait", args.wait.is_some()),
+    ];
+    for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
+        bail!(
+            "{flag} is about a lease, and with --store none there is none: every replica runs the program, at once. Leave {flag} out (and its \
+             variable), or name another store"
+        );
+    }
+    ensure!(
+        !matches!(args.health.on_unhealthy, OnUnhealthyArg::StepDown),
+        "--on-unhealthy step-down lets another replica lead, and with --store none nobody does: every replica runs the program. Write \
+         --on-unhealthy restart, or name another store"
+    );
+    Ok(())
 }
 
 /// Checks what the flags say about times, stops and health, alone and together.
@@ -259,6 +300,31 @@ mod tests {
             let error = format!("{:#}", settings(&flags).unwrap_err());
             assert!(error.contains(reason), "{flags:?}: {error}");
         }
+    }
+
+    #[test]
+    fn without_a_lease_nothing_is_said_about_one_and_its_flags_are_refused() {
+        let alone = settings(&["--store", "none"]).unwrap();
+        assert_eq!(
+            alone.ladder_in_words(),
+            "stop 25s, child 20s, drain 15s; nobody is elected, every replica runs the program"
+        );
+        for flags in [
+            ["--lease-duration", "30s"],
+            ["--renew-deadline", "10s"],
+            ["--retry-period", "2s"],
+            ["--preset", "low-load"],
+            ["--on-loss", "graceful"],
+            ["--wait", "10s"],
+            ["--on-unhealthy", "step-down"],
+        ] {
+            let all = [&["--store", "none"][..], &flags].concat();
+            let error = settings(&all).unwrap_err().to_string();
+            assert!(error.starts_with(flags[0]), "{error}");
+            assert!(error.contains("with --store none"), "{error}");
+        }
+        let standard = ["--store", "none", "--preset", "standard"];
+        settings(&standard).expect("what is so anyway may be said");
     }
 
     #[test]

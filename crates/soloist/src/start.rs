@@ -61,7 +61,10 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
             return Ok(waited_in_vain());
         }
     };
-    let node = Node::new(clock::now(), config, settings.policy);
+    let node = match &carrier {
+        Some(_) => Node::new(clock::now(), config, settings.policy),
+        None => Node::unopposed(clock::now(), settings.policy),
+    };
     let trees = Trees::new(supervisor, identity, guard_names);
     Runner::new(settings, node, carrier, trees, signals, control, wait_until)
         .run()

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 pub(crate) enum StoreChoice {
     Kubernetes,
     File(Option<PathBuf>),
+    /// There is no lease: every replica runs the program.
+    None,
 }
 
 impl FromStr for StoreChoice {
@@ -31,9 +33,10 @@ impl FromStr for StoreChoice {
         match text.split_once(':') {
             None if text == "kubernetes" => Ok(Self::Kubernetes),
             None if text == "file" => Ok(Self::File(None)),
+            None if text == "none" => Ok(Self::None),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(Some(path.into()))),
             _ => Err(format!(
-                "{text:?} is not a store: write kubernetes, file or file:PATH"
+                "{text:?} is not a store: write kubernetes, file, file:PATH, or none to run the program in every replica"
             )),
         }
     }
@@ -54,13 +57,29 @@ impl StoreChoice {
 pub(crate) enum Location {
     Kubernetes(Options),
     File(PathBuf),
+    /// There is none.
+    Nowhere,
 }
+
+impl Location {
+    pub(crate) const fn is_nowhere(&self) -> bool {
+        matches!(self, Self::Nowhere)
+    }
+}
+
+/// Other commands are about a lease.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "with --store none there is no lease, and nobody is elected: there is nothing to look at or to order here"
+)]
+pub(crate) struct NoLease;
 
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubernetes(_) => write!(f, "kubernetes"),
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Nowhere => write!(f, "none"),
         }
     }
 }
@@ -93,17 +112,17 @@ fn is_own(home: &Path, user: u32) -> bool {
     home.is_absolute() && found.is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
-/// The way to the lease.
+/// The way to the lease, if there is one.
 pub(crate) async fn connect(
     location: Location,
     timings: &Timings,
-) -> anyhow::Result<(StoreCarrier, GuardNames)> {
+) -> anyhow::Result<(Option<StoreCarrier>, GuardNames)> {
     let limit = timings.attempt_limit();
     let names = |store| GuardNames { store, limit };
     match location {
         Location::Kubernetes(options) => {
             let store = KubernetesStore::connect(options).await?;
-            Ok((StoreCarrier::new(store, limit), names(None)))
+            Ok((Some(StoreCarrier::new(store, limit)), names(None)))
         }
         Location::File(path) => {
             let store = FileStore::open(&path)
@@ -113,8 +132,10 @@ pub(crate) async fn connect(
             if let Ok(Err(error @ StoreError::Refused(_))) = timeout(limit, store.read()).await {
                 return Err(error.into());
             }
-            Ok((StoreCarrier::new(store.clone(), limit), names(Some(store))))
+            let carrier = StoreCarrier::new(store.clone(), limit);
+            Ok((Some(carrier), names(Some(store))))
         }
+        Location::Nowhere => Ok((None, names(None))),
     }
 }
 
@@ -155,9 +176,10 @@ mod tests {
     fn a_store_is_named_with_or_without_a_path() {
         assert_eq!("kubernetes".parse(), Ok(StoreChoice::Kubernetes));
         assert_eq!("file".parse(), Ok(StoreChoice::File(None)));
+        assert_eq!("none".parse(), Ok(StoreChoice::None));
         let path = StoreChoice::File(Some("/x/y".into()));
         assert_eq!("file:/x/y".parse(), Ok(path));
-        for wrong in ["", "etcd", "file:", "kubernetes:x"] {
+        for wrong in ["", "etcd", "file:", "kubernetes:x", "none:x"] {
             assert!(wrong.parse::<StoreChoice>().is_err(), "{wrong}");
         }
     }

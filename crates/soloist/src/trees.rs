@@ -62,9 +62,9 @@ impl Trees {
                 deadline,
             } => {
                 self.prepare(settings);
+                let has_terms = !settings.location.is_nowhere();
                 let role = Role {
-                    term,
-                    token,
+                    term: has_terms.then_some((term, token)),
                     deadline,
                 };
                 self.start(tree, role);
@@ -112,7 +112,7 @@ impl Trees {
         };
         match Child::prepare(&self.supervisor, settings, &self.identity) {
             Ok(child) => {
-                debug!(process = child.guard_pid(), "a guard waits for the term");
+                debug!(process = child.guard_pid(), "a guard waits");
                 self.children.insert(tree, child);
             }
             Err(failure) => self.fail(tree, failure),

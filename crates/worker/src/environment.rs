@@ -61,6 +61,10 @@ impl Environment {
                 term: Term::new(variables.need("SOLOIST_TERM", "a whole number", number)?),
                 token: Token::new(variables.need("SOLOIST_TOKEN", "a whole number", number)?),
             });
+        }
+        // A replica that needs no lease has no token for its child, and stops it as others do.
+        let told = |name| variables.text(name).is_some();
+        if role.is_some() || told("SOLOIST_STOP_SECONDS") && told("SOLOIST_DRAIN_SECONDS") {
             let seconds = "a number of seconds";
             stop = variables.need("SOLOIST_STOP_SECONDS", seconds, time)?;
             drain = variables.need("SOLOIST_DRAIN_SECONDS", seconds, time)?;
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn without_soloist_the_times_are_those_of_its_defaults() {
-        // Without a token it is nobody's word.
+        // Alone it is nobody's word.
         let environment = read(&[("SOLOIST_STOP_SECONDS", "7")]).unwrap();
         assert_eq!(environment.role, None);
         assert_eq!(environment.stop, Duration::from_secs(20));
@@ -177,6 +181,14 @@ mod tests {
             (environment.watchdog, environment.notify_socket),
             (None, None)
         );
+    }
+
+    #[test]
+    fn a_child_without_a_lease_has_times_and_no_role() {
+        let environment = read(&[SOLOIST[0], SOLOIST[1], SOLOIST[4], SOLOIST[5]]).unwrap();
+        assert_eq!(environment.role, None);
+        assert_eq!(environment.stop, Duration::from_secs(20));
+        assert_eq!(environment.drain, Duration::from_millis(1500));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::record::Record;
 use crate::replica::{OnLoss, OnUnhealthy, Restarts};
 use crate::timings::{Preset, Timings};
 
-fn t(seconds: f64) -> Moment {
+pub(super) fn t(seconds: f64) -> Moment {
     Moment::since_boot(Duration::from_secs_f64(seconds))
 }
 
@@ -26,7 +26,7 @@ fn config() -> Config {
     }
 }
 
-fn policy() -> Policy {
+pub(super) fn policy() -> Policy {
     let ladder = LadderRequest::from_grace(Duration::from_secs(30));
     Policy {
         timings: Timings::preset(Preset::Standard),
@@ -146,7 +146,7 @@ impl Bench {
     }
 }
 
-fn orders(outputs: &[Output]) -> Vec<(u64, TreeCommand)> {
+pub(super) fn orders(outputs: &[Output]) -> Vec<(u64, TreeCommand)> {
     let order = |output: &Output| match output {
         Output::Tree(tree, command) => Some((tree.get(), *command)),
         _ => None,

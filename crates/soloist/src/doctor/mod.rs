@@ -20,7 +20,7 @@ use crate::cli::{StopArgs, TimingArgs};
 use crate::duration::parse as duration;
 use crate::report::{Report, Summary, Verdict, read};
 use crate::settings;
-use crate::store::{StoreChoice, default_path};
+use crate::store::{NoLease, StoreChoice, default_path};
 use cluster::{Cluster, text};
 use rights::Whose;
 use workload::Workload;
@@ -91,6 +91,7 @@ impl DoctorArgs {
         let mut report = Report::default();
         let timings = self.settings(&mut report);
         match self.store() {
+            StoreChoice::None => return Err(NoLease.into()),
             StoreChoice::Kubernetes => self.kubernetes(&timings, &mut report).await?,
             StoreChoice::File(path) => {
                 let name = self.name.as_deref();

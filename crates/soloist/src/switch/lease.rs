@@ -14,7 +14,7 @@ use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
 use tokio::time::timeout;
 
 use super::{LeaseArgs, NotDone};
-use crate::store::{StoreChoice, default_path};
+use crate::store::{NoLease, StoreChoice, default_path};
 
 /// Nobody waits longer for one answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +36,7 @@ impl LeaseArgs {
     pub(super) async fn open(&self) -> anyhow::Result<Lease> {
         let name = self.name.as_deref();
         match self.choice() {
+            StoreChoice::None => Err(NoLease.into()),
             StoreChoice::Kubernetes => {
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let store = KubernetesStore::connect(self.options(name.ok_or(WhichLease)?)).await?;

@@ -15,7 +15,7 @@ use clap::Args;
 use soloist_elector::StoreError;
 use soloist_elector::kubernetes::ConnectError;
 
-use crate::store::StoreChoice;
+use crate::store::{NoLease, StoreChoice};
 pub(crate) use handover::HandoverArgs;
 pub(crate) use pause::{PauseArgs, ResumeArgs};
 pub(crate) use status::StatusArgs;
@@ -93,7 +93,7 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
         Some(StoreError::Refused(_)) => 3,
         _ if error.is::<ConnectError>() => 2,
-        _ if error.is::<lease::WhichLease>() => 2,
+        _ if error.is::<lease::WhichLease>() || error.is::<NoLease>() => 2,
         _ => 1,
     }
 }

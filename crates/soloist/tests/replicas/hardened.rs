@@ -6,7 +6,7 @@ use std::process::Command;
 
 use rustix::process::Signal;
 
-use crate::harness::{CHILD, Group, SOLOIST};
+use crate::harness::{CHILD, Group, SOLOIST, send};
 use crate::namespaces;
 
 const CONTAINER: [&str; 8] = [
@@ -35,7 +35,7 @@ unset TMPDIR XDG_RUNTIME_DIR
 exec unshare --user --map-user=1000 --map-group=1000 "$@"
 "#;
 
-fn hardened(group: &Group, flags: &[&str], plan: &[&str]) -> Command {
+fn hardened(group: &Group, store: &str, flags: &[&str], plan: &[&str]) -> Command {
     let programs = Path::new(SOLOIST).parent().unwrap();
     assert_eq!(Path::new(CHILD).parent(), Some(programs));
     let inside = |program: &str| {
@@ -50,7 +50,7 @@ fn hardened(group: &Group, flags: &[&str], plan: &[&str]) -> Command {
         .arg(group.path(""))
         .arg(programs)
         .arg(inside(SOLOIST))
-        .args(["run", "--store", "file:/mnt/lease"])
+        .args(["run", "--store", store])
         .args(["--name", "test", "--identity", "r0"])
         .args(flags)
         .arg("--")
@@ -67,7 +67,12 @@ fn the_child_runs_and_is_heard_in_a_hardened_container() {
         return;
     }
     let flags = ["--ready", "notify", "--health", "notify"];
-    let mut command = hardened(&group, &flags, &["env", "ready", "watchdog=1000"]);
+    let mut command = hardened(
+        &group,
+        "file:/mnt/lease",
+        &flags,
+        &["env", "ready", "watchdog=1000"],
+    );
     let replica = group.spawn("r0", &mut command);
     group.wait_start("r0");
     group.replica(replica).wait_log("from=PreLeader to=Leader");
@@ -78,4 +83,21 @@ fn the_child_runs_and_is_heard_in_a_hardened_container() {
     // It is the first process: so may its own child see it.
     group.replica(replica).signal(Signal::KILL);
     group.replica(replica).exit();
+}
+
+#[test]
+fn without_an_election_a_hardened_container_drains_and_ends() {
+    let mut group = Group::everywhere(&[]);
+    if !namespaces::are_there(&CONTAINER) {
+        return;
+    }
+    let flags = ["--ready", "notify", "--health", "notify"];
+    let plan = ["ready", "watchdog=1000", "drain=100"];
+    let mut command = hardened(&group, "none", &flags, &plan);
+    let replica = group.spawn("r0", &mut command);
+    group.replica(replica).wait_log("from=Starting to=Running");
+    let soloist = group.replica(replica).child();
+    send(soloist, Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group.wait_event("drained", "r0");
 }

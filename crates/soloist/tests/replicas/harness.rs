@@ -58,6 +58,13 @@ impl Group {
         group
     }
 
+    /// A group without a lease: all its replicas run their children.
+    pub(crate) fn everywhere(flags: &[&str]) -> Self {
+        let mut group = Self::with(flags);
+        group.place = Place::everywhere();
+        group
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -350,6 +357,14 @@ impl Replica {
     }
 }
 
+/// Without an election there is none.
+fn number_if_any(text: &str) -> u64 {
+    match text {
+        "" => 0,
+        number => number.parse().unwrap(),
+    }
+}
+
 /// A line of the journal.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
@@ -376,8 +391,8 @@ impl Event {
             what: word("").to_owned(),
             pid: word("pid=").parse().unwrap(),
             identity: word("identity=").to_owned(),
-            term: word("term=").parse().unwrap(),
-            token: word("token=").parse().unwrap(),
+            term: number_if_any(word("term=")),
+            token: number_if_any(word("token=")),
             rest: words.map(str::to_owned).collect(),
         }
     }

@@ -65,6 +65,16 @@ impl Place {
     }
 }
 
+impl Place {
+    /// There is no lease, so that every replica runs its child.
+    pub(crate) fn everywhere() -> Self {
+        Self {
+            flags: vec!["--store=none".into()],
+            lease: Vec::new(),
+        }
+    }
+}
+
 fn on_the_api_server() -> [String; 3] {
     static PLANE: OnceLock<(Runtime, &'static ControlPlane)> = OnceLock::new();
     let (runtime, plane) = PLANE.get_or_init(|| {
