@@ -147,7 +147,9 @@ impl Runner {
                 Woken::Asked(asked) => self.asked(now, asked),
                 Woken::Grace(grace) => {
                     let left = self.ending.left_of(grace, now);
-                    debug!(grace = %Human(grace), left = %Human(left), "the Pod's real grace period");
+                    if grace < self.settings.grace_period {
+                        info!(grace = %Human(grace), left = %Human(left), "the Pod has a shorter grace period");
+                    }
                     self.node.handle_grace(now, left);
                 }
                 Woken::Time => {}

@@ -16,7 +16,7 @@ async fn ten_handovers_go_to_the_pod_that_each_names() {
     let Some(group) = Group::create("switched").await else {
         return;
     };
-    let mut leader = group.start_three(false).await;
+    let mut leader = group.start_three(&[], "standard").await;
     let leases: Api<Lease> = Api::namespaced(group.client.clone(), &group.namespace);
     for number in 1..=HANDOVERS {
         let listed = group.pods().list(&ListParams::default()).await.unwrap();

@@ -234,8 +234,6 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
             "test",
             "--grace-period",
             "30s",
-            "--log-level",
-            "debug",
         ])
         .arg(format!(
             "--store=file:{}",
@@ -272,7 +270,7 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
         "{took:?} {log}"
     );
     assert!(
-        log.contains("the Pod's real grace period grace=4s"),
+        log.contains("the Pod has a shorter grace period grace=4s"),
         "{log}"
     );
 }
