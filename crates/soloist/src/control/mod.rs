@@ -61,7 +61,7 @@ impl Control {
     pub(crate) fn open() -> Option<Self> {
         let bound = address::bind();
         let (listener, folder) = bound
-            .inspect_err(|error| warn!(%error, "no control socket: this replica cannot be asked for anything, and `soloist prestop` does not find it"))
+            .inspect_err(|error| warn!(%error, "no control socket: this replica cannot be asked for anything, and prestop does not find it"))
             .ok()?;
         let (sender, requests) = mpsc::channel(MOST_CLIENTS);
         Some(Self {
