@@ -52,10 +52,14 @@ impl Ending {
         self.stopping.is_some() || self.prestop(now).is_some()
     }
 
-    /// We are asked to stop: what is left of the grace period, if a hook has told us of its time.
-    pub(crate) fn stop(&mut self, now: Moment) -> Option<Duration> {
-        if self.stopping.replace(now).is_none() {
-            self.look_up();
+    /// We are asked to stop: what is left of the grace period, if a hook has told us of its time. Whoever has nothing to stop needs
+    /// no more than that.
+    pub(crate) fn stop(&mut self, now: Moment, has_child: bool) -> Option<Duration> {
+        if self.stopping.is_none() {
+            self.stopping = Some(now);
+            if has_child {
+                self.look_up();
+            }
         }
         self.prestop(now)?;
         Some(self.left_of(self.grace, now))

@@ -182,7 +182,7 @@ impl Runner {
     }
 
     fn stop(&mut self, now: Moment) {
-        if let Some(left) = self.ending.stop(now) {
+        if let Some(left) = self.ending.stop(now, self.node.tree().is_some()) {
             info!(left = %Human(left), "left of the grace period after preStop");
             self.node.handle_grace(now, left);
         }

@@ -228,13 +228,7 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
     let ready = folder.path().join("ready");
     let mut command = Command::new(SOLOIST);
     command
-        .args([
-            "run",
-            "--name",
-            "test",
-            "--grace-period",
-            "30s",
-        ])
+        .args(["run", "--name", "test", "--grace-period", "30s"])
         .arg(format!(
             "--store=file:{}",
             folder.path().join("lease").display()
