@@ -114,6 +114,9 @@ impl World {
         };
         if std::mem::take(&mut here.paused) {
             here.clock.lose(self.now, self.now - since);
+            if self.late_until > since {
+                self.late_until += self.now - since;
+            }
         }
         here.thawed_at = self.now;
         let missed = std::mem::take(&mut here.held_back);

@@ -80,6 +80,10 @@ pub(crate) enum Event {
     },
     /// From now on nothing fails.
     Calm,
+    /// The operator who has ended the pauses sees whether it was of use; a leader must be there by then.
+    PausesAreOver {
+        until: Nanos,
+    },
     /// A leader must be there.
     CheckLeader,
     /// In calm conditions, one thing is tried.

@@ -181,6 +181,7 @@ impl World {
             Event::ThawHost { host } => self.thaw_host(host),
             Event::Start { host, new_identity } => self.start(host, new_identity)?,
             Event::Calm => self.end_faults(),
+            Event::PausesAreOver { until } => self.end_pauses(until),
             Event::CheckLeader => self.check_leader()?,
             Event::Probe => self.probe(),
             Event::ProbeEnds => self.probe_ends()?,
@@ -315,7 +316,7 @@ impl World {
             self.queue.push(self.now, Event::InTree { tree, what });
         }
         self.stalled_request = None;
-        self.order_resume();
+        self.end_pauses(self.now + bound);
         self.log(0, || format!("must lead within {} ms", bound / MILLI));
         self.queue.push(self.now + bound, Event::CheckLeader);
     }

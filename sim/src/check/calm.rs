@@ -64,7 +64,10 @@ impl World {
             Some(watch.last_delivery)
         });
         let last = watches.max().unwrap_or(0).max(self.late_until);
-        last.saturating_sub(self.now)
+        // Who waits by a clock that stands still has not lost the time yet.
+        let paused = self.hosts.iter().filter(|h| h.paused);
+        let still = paused.filter_map(|h| Some(self.now - h.frozen_since?));
+        (last + still.max().unwrap_or(0)).saturating_sub(self.now)
     }
 
     /// Whose watch has died silently, or who knows a state that the store has lost, finds out when it would have taken

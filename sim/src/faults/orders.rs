@@ -5,6 +5,7 @@ use soloist_core::orders::{Handover, Pause, WallTime};
 
 use super::Fault;
 use crate::clock::{Nanos, SECOND};
+use crate::queue::Event;
 use crate::world::World;
 
 /// What the time of day is when a schedule begins.
@@ -91,6 +92,15 @@ impl World {
         let rng = &mut self.rng;
         let done = self.store.edit(rng, |r| r.orders.pause = None);
         self.tell_of_order(done)
+    }
+
+    /// Where the store was set back, a write upon a version of before may undo the order: the operator looks again.
+    pub(crate) fn end_pauses(&mut self, until: Nanos) {
+        self.order_resume();
+        let next = self.now + SECOND;
+        if self.store.epoch > 0 && next < until {
+            self.queue.push(next, Event::PausesAreOver { until });
+        }
     }
 
     fn tell_of_order(&mut self, done: bool) -> bool {

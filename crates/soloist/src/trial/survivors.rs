@@ -47,15 +47,23 @@ fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Its command line. `None` for one that has ended and was not reaped yet.
+/// Its command line; its short name while it has none, as between fork and exec. `None` for one that has ended and was
+/// not reaped yet.
 fn name(pid: u32) -> Option<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     let line = words.collect::<Vec<_>>().join(" ");
     match line.trim() {
-        "" => None,
+        "" => short_name(pid),
         line => Some(line.chars().take(60).collect()),
     }
+}
+
+fn short_name(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+    let ended = rest.trim_start().starts_with(['Z', 'X']);
+    (!ended).then(|| format!("[{name}]"))
 }
 
 /// What this process does about this signal.
@@ -80,6 +88,8 @@ fn of_status(status: &str, signal: Signal) -> Disposition {
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -104,17 +114,24 @@ mod tests {
             .arg("71")
             .spawn()
             .unwrap();
-        let own = std::process::id();
-        let found = below(own);
+        let pid = sleep.id();
+        let there = |found: &[Process]| found.iter().any(|p| p.pid == pid);
+        let at_once = below(std::process::id());
+        // The kernel lets us go on before the new program has its command line.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let named = |p: &Process| p.pid == pid && p.name == "sleep 71";
+        while !below(std::process::id()).iter().any(named) && Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        let found = below(std::process::id());
+        let (was_there, is_named) = (there(&at_once), found.iter().any(named));
         sleep.kill().unwrap();
+        let zombie = std::iter::repeat_with(|| below(std::process::id()))
+            .take_while(|_| Instant::now() < deadline)
+            .find(|found| !there(found));
         sleep.wait().unwrap();
-        let name = "sleep 71".to_owned();
-        assert!(
-            found.contains(&Process {
-                pid: sleep.id(),
-                name
-            }),
-            "{found:?}"
-        );
+        assert!(was_there, "{at_once:?}");
+        assert!(is_named, "{found:?}");
+        assert!(zombie.is_some(), "one that has ended is shown");
     }
 }

@@ -69,7 +69,7 @@ async fn a_printed_deployment_has_nothing_wrong_but_what_is_not_there_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_defect_of_a_deployment_is_named_with_what_to_do() {
+async fn each_fault_of_a_deployment_is_named_with_what_to_do() {
     let Some(patient) = Patient::new("bad").await else {
         return;
     };

@@ -1,6 +1,7 @@
 //! What the orders in the record mean for us.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::{Election, Phase};
 use crate::election::Output;
@@ -12,8 +13,10 @@ use crate::time::Moment;
 /// Which orders have been dealt with.
 #[derive(Debug)]
 pub(super) struct Heeded {
-    /// The handover that was obeyed or refused in this term.
-    handover: Option<Box<Handover>>,
+    /// The handovers that were obeyed in this term: each once, although a record of before may show one again.
+    obeyed: Vec<Handover>,
+    /// The handover that was refused last in this term.
+    refused: Option<Box<Handover>>,
     /// The stop that was obeyed in this term.
     stop: Option<Pause>,
     /// The pause that people have been told of.
@@ -27,7 +30,8 @@ pub(super) struct Heeded {
 
 impl Heeded {
     pub(super) const NOTHING: Self = Self {
-        handover: None,
+        obeyed: Vec::new(),
+        refused: None,
         stop: None,
         paused: None,
         heir: None,
@@ -37,9 +41,14 @@ impl Heeded {
 
     /// Orders of an earlier term are none of the new one's business.
     pub(super) fn begin_term(&mut self) {
-        self.handover = None;
+        self.obeyed.clear();
+        self.refused = None;
         self.stop = None;
         self.heir = None;
+    }
+
+    fn has_dealt_with(&self, handover: &Handover) -> bool {
+        self.obeyed.contains(handover) || self.refused.as_deref() == Some(handover)
     }
 }
 
@@ -66,25 +75,33 @@ impl Election {
         let Some(Some(handover)) = ordered else {
             return;
         };
-        if self.heeded.handover.as_ref() == Some(handover) {
+        if self.heeded.has_dealt_with(handover) {
             return;
         }
         let handover = handover.clone();
-        let output = match &handover.to {
-            _ if handover.term != tenure.term => Output::OrderRefused(OrderRefusal::AnotherTerm {
+        let refusal = match &handover.to {
+            _ if handover.term != tenure.term => Some(OrderRefusal::AnotherTerm {
                 ordered: handover.term,
                 term: tenure.term,
             }),
             Some(heir) if *heir == self.config.identity => {
-                Output::OrderRefused(OrderRefusal::ToItself(heir.clone()))
+                Some(OrderRefusal::ToItself(heir.clone()))
             }
-            _ if pause.is_some() => Output::OrderRefused(OrderRefusal::Paused),
-            heir => {
-                self.heeded.heir.clone_from(heir);
-                Output::Ordered(Ordered::Handover(heir.clone()))
+            _ if pause.is_some() => Some(OrderRefusal::Paused),
+            _ => None,
+        };
+        let output = match refusal {
+            Some(refusal) => {
+                self.heeded.refused = Some(handover);
+                Output::OrderRefused(refusal)
+            }
+            None => {
+                let heir = handover.to.clone();
+                self.heeded.heir.clone_from(&heir);
+                self.heeded.obeyed.push(*handover);
+                Output::Ordered(Ordered::Handover(heir))
             }
         };
-        self.heeded.handover = Some(handover);
         self.outputs.push_back(output);
     }
 

@@ -81,6 +81,20 @@ fn a_handover_for_this_term_is_told_once_and_its_heir_is_named_in_the_release() 
 }
 
 #[test]
+fn an_earlier_order_of_the_term_is_not_obeyed_again() {
+    let (mut bench, mine) = leading();
+    let first = with(handover(0, None), mine.clone());
+    let second = with(handover(0, Some("b")), mine);
+    assert_eq!(ordered(&bench.watch(1.0, at(3, first.clone()))).len(), 1);
+    bench.resign(1.0);
+    assert_eq!(ordered(&bench.watch(2.0, at(4, second))).len(), 1);
+    assert_eq!(ordered(&bench.watch(3.0, at(5, first))), []);
+    bench.leave(4.0);
+    let release = bench.write().record.clone();
+    assert_eq!(release.signature.expect("signed").heir, Some(name("b")));
+}
+
+#[test]
 fn a_handover_for_another_term_or_to_the_leader_itself_is_refused() {
     for (order, refusal) in [
         (
