@@ -1,4 +1,6 @@
-//! Clients on a node that never rest, and know what became of every request. HTTP/1.1, as plain as can be.
+//! Clients on a node that never rest, and know what became of every request. HTTP/1.1 here, as plain as can be.
+
+mod http2;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// A connection or an answer that takes this long does not come.
 const LIMIT: Duration = Duration::from_secs(10);
 /// So many of each kind.
-const CLIENTS: usize = 6;
+const CLIENTS: usize = 4;
 /// Between two requests of one client.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -26,6 +28,8 @@ enum Manner {
     Fresh,
     /// One for as long as the server has it.
     KeepAlive,
+    /// HTTP/2: the same.
+    Http2,
 }
 
 /// Clients that ask until they are told to end.
@@ -46,7 +50,7 @@ impl Load {
     /// From this network namespace to this address.
     pub(crate) fn begin(network: &Path, address: SocketAddr) -> Self {
         let (answered, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let manners = [Manner::Fresh, Manner::KeepAlive].repeat(CLIENTS);
+        let manners = [Manner::Fresh, Manner::KeepAlive, Manner::Http2].repeat(CLIENTS);
         let clients = manners.into_iter().map(|manner| {
             let network = File::open(network).unwrap();
             let client = Client {
@@ -59,7 +63,10 @@ impl Load {
             thread::spawn(move || {
                 let kind = Some(LinkNameSpaceType::Network);
                 move_into_link_name_space(network.as_fd(), kind).unwrap();
-                client.ask()
+                match manner {
+                    Manner::Fresh | Manner::KeepAlive => client.ask(),
+                    Manner::Http2 => http2::ask(client),
+                }
             })
         });
         Self {
@@ -105,18 +112,23 @@ impl Client {
             let began = Instant::now();
             match self.ask_once(kept.take()) {
                 Ok(stream) => {
-                    self.answered.fetch_add(1, Ordering::Relaxed);
+                    self.count();
                     kept = stream;
                 }
-                Err(error) => {
-                    let took = began.elapsed();
-                    self.lost
-                        .push(format!("{:?} after {took:?}: {error}", self.manner));
-                }
+                Err(error) => self.lose(began, &error),
             }
             thread::sleep(PAUSE);
         }
         self.lost
+    }
+
+    fn count(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
+        let (manner, took) = (self.manner, began.elapsed());
+        self.lost.push(format!("{manner:?} after {took:?}: {why}"));
     }
 
     /// The connection, if it can be used once more.
@@ -129,7 +141,7 @@ impl Client {
         stream.set_nodelay(true)?;
         let wish = match self.manner {
             Manner::Fresh => "close",
-            Manner::KeepAlive => "keep-alive",
+            Manner::KeepAlive | Manner::Http2 => "keep-alive",
         };
         let request = format!(
             "POST /count HTTP/1.1\r\nhost: web\r\ncontent-length: 0\r\nconnection: {wish}\r\n\r\n"
