@@ -145,9 +145,25 @@ impl Component {
         signal(&self.child, self.name, Signal::CONT)
     }
 
-    pub(crate) fn kill(&mut self) {
+    /// A signal to the program that it wraps.
+    pub(crate) fn signal_program(&self, signal: Signal) -> Result<(), Error> {
+        let failed = |source| Error::Io {
+            doing: "signal",
+            path: self.name.into(),
+            source,
+        };
+        let gone = || failed(io::Error::other("it does not run"));
+        let program = self.program().ok_or_else(gone)?;
+        kill_process(program, signal).map_err(|errno| failed(errno.into()))
+    }
+
+    fn program(&self) -> Option<Pid> {
         let program = self.is_wrapped.then(|| self.child_of()).flatten();
-        let program = program.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        program.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let program = self.program();
         let is_killed = program.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok());
         if !is_killed {
             let _ = self.child.kill();

@@ -150,6 +150,12 @@ impl Ladder {
         Ok(Self { stop, child, drain })
     }
 
+    /// The stop timeout that fits into what is left of a grace period, with a margin as between any two steps.
+    #[must_use]
+    pub fn stop_within(left: Duration) -> Duration {
+        left.saturating_sub(Self::MARGIN.min(left / 4))
+    }
+
     /// From the stop signal until soloist kills the tree.
     #[must_use]
     pub const fn stop(&self) -> Duration {
@@ -239,6 +245,13 @@ mod tests {
             ),
         ] {
             assert_eq!(Ladder::try_new(request).unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_stop_fits_into_whatever_is_left_of_the_grace_period() {
+        for (left, stop) in [(30, 25_000), (10, 7_500), (2, 1_500), (0, 0)] {
+            assert_eq!(Ladder::stop_within(s(left)), Duration::from_millis(stop));
         }
     }
 

@@ -223,6 +223,12 @@ impl Node {
         self.feed(now, Event::StopSignal);
     }
 
+    /// Whoever ends us gives us only so long from now on: a stop that is under way, or begins, becomes shorter by it, never longer.
+    pub fn handle_grace(&mut self, now: Moment, left: Duration) {
+        let actions = self.replica.shorten_stop(now, left);
+        self.settle(now, actions);
+    }
+
     /// Somebody asks us to let another replica lead: this one, or anyone.
     pub fn handle_handover(&mut self, now: Moment, heir: Option<Identity>) {
         if let Some(heir) = heir {

@@ -16,6 +16,7 @@ use crate::inject::InjectArgs;
 use crate::listener::ListenAddress;
 use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
+use crate::prestop::PrestopArgs;
 use crate::probe::Probe;
 use crate::store::StoreChoice;
 use crate::switch::{HandoverArgs, PauseArgs, ResumeArgs, StatusArgs};
@@ -77,7 +78,8 @@ impl Cli {
             | Command::Handover(_)
             | Command::Pause(_)
             | Command::Resume(_)
-            | Command::Status(_) => None,
+            | Command::Status(_)
+            | Command::Prestop(_) => None,
         };
         if let (Some(flags), Some((_, matches))) = (pod_flags, matches.subcommand()) {
             flags.given = given(matches);
@@ -182,6 +184,12 @@ pub(crate) enum Command {
     Pause(PauseArgs),
     /// Ends a pause.
     Resume(ResumeArgs),
+    /// For the Pod's preStop hook: waits until nobody sends traffic here any more.
+    ///
+    /// Tells the soloist that runs in the same container that the end is near; waits until no EndpointSlice shows this Pod as ready
+    /// (needs get, list and watch on endpointslices), then until no new TCP connection has come for --settle; tells soloist how long that
+    /// took, which leaves the program what is left of the grace period. What it saw is in soloist's log. Exit codes: 0; 2 bad flags.
+    Prestop(PrestopArgs),
     /// Copies this program to a path, or into a folder, for all to run: from an init container to an emptyDir.
     Install {
         /// Where to

@@ -4,9 +4,11 @@
 mod child;
 mod cli;
 mod command;
+mod control;
 mod delivery;
 mod doctor;
 pub mod duration;
+mod ending;
 mod health;
 mod inject;
 mod install;
@@ -18,11 +20,14 @@ mod manifests;
 mod notices;
 mod notify;
 mod observers;
+mod own_pod;
+mod prestop;
 mod probe;
 mod report;
 mod run;
 mod settings;
 mod signals;
+mod socket_folder;
 mod start;
 mod status_line;
 mod store;
@@ -104,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Pause(args) => switched(held, args.order()),
         Command::Resume(args) => switched(held, args.order()),
         Command::Status(args) => switched(held, args.show()),
+        Command::Prestop(args) => switched(held, args.run()),
     }
 }
 

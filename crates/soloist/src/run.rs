@@ -5,16 +5,20 @@ use std::future::pending;
 use std::time::Duration;
 
 use anyhow::Context;
-use soloist_core::ids::TreeId;
+use serde_json::{Value, json};
+use soloist_core::ids::{Identity, TreeId};
 use soloist_core::node::{Node, Notice, Output, TreeEvent};
 use soloist_core::replica::{Outcome, StateName};
-use soloist_core::time::Moment;
+use soloist_core::time::{Human, Moment};
 use soloist_elector::carrier::{Arrival, StoreCarrier};
 use soloist_elector::clock::{self, Timer};
 use soloist_process::{Signal, Terminal};
 use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
+use crate::control::protocol::{self, Request};
+use crate::control::{Asked, Control};
+use crate::ending::Ending;
 use crate::observers::Observers;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
@@ -55,6 +59,8 @@ pub(crate) struct Runner {
     carrier: Option<StoreCarrier>,
     trees: Trees,
     signals: mpsc::UnboundedReceiver<Signalled>,
+    control: Option<Control>,
+    ending: Ending,
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
     observers: Observers,
@@ -74,6 +80,9 @@ enum Woken {
     Arrival(Box<Arrival>),
     Tree(Result<Option<(TreeId, TreeEvent)>, Silence>),
     Signal(Signalled),
+    Asked(Asked),
+    /// The grace period that the Pod really has.
+    Grace(Duration),
     Time,
 }
 
@@ -94,6 +103,8 @@ impl Runner {
             carrier,
             trees,
             signals,
+            control: None,
+            ending: Ending::new(settings.grace_period, settings.prestop),
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
             next_status: next_status(settings.log.log_status),
@@ -103,16 +114,21 @@ impl Runner {
         }
     }
 
+    /// One that can be asked.
+    pub(crate) fn with_control(self, control: Option<Control>) -> Self {
+        Self { control, ..self }
+    }
+
     /// Runs until it is told to stop; the exit code.
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
         loop {
             // Whoever is about to be stopped is not ready any more.
-            self.observers.turn(&self.node);
+            self.show();
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
-            self.observers.turn(&self.node);
+            self.show();
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
             let wake = deadline
                 .min(self.next_status)
@@ -123,6 +139,8 @@ impl Runner {
                 arrival = next_arrival(&mut self.carrier) => Woken::Arrival(Box::new(arrival)),
                 event = self.trees.next() => Woken::Tree(event),
                 Some(signal) = self.signals.recv() => Woken::Signal(signal),
+                asked = Control::next(&mut self.control) => Woken::Asked(asked),
+                grace = self.ending.real_grace() => Woken::Grace(grace),
                 rung = timer.until(wake) => { rung.context("no timer")?; Woken::Time }
             };
             // Read after waking: a candidate counts from after it saw.
@@ -142,6 +160,14 @@ impl Runner {
                     return Err(LostSight.into());
                 }
                 Woken::Signal(signal) => self.signalled(now, signal),
+                Woken::Asked(asked) => self.asked(now, asked),
+                Woken::Grace(grace) => {
+                    let left = self.ending.left_of(grace, now);
+                    if grace < self.settings.grace_period {
+                        info!(grace = %Human(grace), left = %Human(left), "the Pod has a shorter grace period");
+                    }
+                    self.node.handle_grace(now, left);
+                }
                 Woken::Time => {}
             }
             if let Some(carrier) = &mut self.carrier {
@@ -151,16 +177,21 @@ impl Runner {
         }
     }
 
+    fn show(&mut self) {
+        let ends_soon = self.ending.is_near(clock::now());
+        self.observers.turn(&self.node, ends_soon);
+    }
+
     fn signalled(&mut self, now: Moment, signal: Signalled) {
         match signal {
             Signalled::Stop(signal) if self.stop_requests.is_new(now, signal) => {
                 info!(%signal, "asked to stop");
-                self.node.handle_stop_signal(now);
+                self.stop(now);
             }
             Signalled::Stop(signal) => debug!(%signal, "belongs to the request to stop"),
             Signalled::PassOn(signal) if self.is_hang_up(signal) => {
                 info!("the terminal is closed: asked to stop");
-                self.node.handle_stop_signal(now);
+                self.stop(now);
             }
             Signalled::PassOn(signal) => {
                 if let Some(tree) = self.node.tree() {
@@ -169,6 +200,49 @@ impl Runner {
                 }
             }
         }
+    }
+
+    fn stop(&mut self, now: Moment) {
+        if let Some(left) = self.ending.stop(now, self.node.tree().is_some()) {
+            info!(left = %Human(left), "left of the grace period after preStop");
+            self.node.handle_grace(now, left);
+        }
+        self.node.handle_stop_signal(now);
+    }
+
+    fn asked(&mut self, now: Moment, asked: Asked) {
+        let answer = match &asked.request {
+            Request::Status => self.status(now),
+            Request::PrestopBegins => {
+                info!("preStop: the Pod's end is near");
+                self.ending.prestop_begins(now);
+                protocol::done()
+            }
+            Request::PrestopSays(text) => {
+                warn!("preStop: {}", text.escape_debug());
+                protocol::done()
+            }
+            Request::PrestopEnds { took, report } => {
+                info!(took = %Human(*took), "preStop: {}", report.escape_debug());
+                self.ending.prestop_ends(now, *took);
+                protocol::done()
+            }
+        };
+        asked.answer(answer);
+    }
+
+    fn status(&self, now: Moment) -> Value {
+        let term = self.node.term();
+        json!({
+            "version": protocol::VERSION,
+            "name": self.settings.name,
+            "identity": self.trees.identity().as_str(),
+            "state": self.node.state().to_string(),
+            "leader": self.node.holder().map(Identity::as_str),
+            "term": term.map(|(term, _)| term.to_string()),
+            "token": term.map(|(_, token)| token.to_string()),
+            "ending": self.ending.is_near(now),
+        })
     }
 
     /// Whether it is sent because our terminal was closed, and not by somebody who wants the child to do something.
@@ -289,7 +363,7 @@ fn feed(node: &mut Node, observers: &mut Observers, now: Moment, arrival: Arriva
 #[cfg(test)]
 mod tests {
     use soloist_core::election::Config;
-    use soloist_core::ids::{Identity, InstanceId};
+    use soloist_core::ids::InstanceId;
     use soloist_core::ladder::{Ladder, LadderRequest};
     use soloist_core::node::TreeCommand;
     use soloist_core::replica::{Exit, OnLoss, OnUnhealthy, Policy, Restarts};

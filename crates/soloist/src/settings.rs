@@ -27,6 +27,10 @@ pub(crate) struct Settings {
     pub(crate) location: Location,
     pub(crate) identity: Option<Identity>,
     pub(crate) policy: Policy,
+    /// The Pod's, as we were told.
+    pub(crate) grace_period: Duration,
+    /// What the preStop hook takes of it, as we were told.
+    pub(crate) prestop: Duration,
     pub(crate) stop_signal: Signal,
     pub(crate) stop_to: StopTo,
     pub(crate) ready: Ready,
@@ -93,6 +97,8 @@ impl TryFrom<RunArgs> for Settings {
             location,
             identity,
             policy,
+            grace_period: args.stopping.grace_period,
+            prestop: args.stopping.prestop,
             stop_signal: args.stopping.stop_signal,
             stop_to: args.stopping.stop_to.into(),
             ready: args.health.ready,

@@ -15,12 +15,14 @@ use soloist_process::{HeldSignals, Signal, Supervisor};
 use tokio::sync::mpsc;
 use tracing::info;
 
+use crate::control::{self, Control};
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
 use crate::run::{Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
+use crate::socket_folder::clear_leftovers;
 use crate::trees::Trees;
 use crate::{notify, store};
 
@@ -68,7 +70,8 @@ pub(crate) async fn run(
     };
     // Nobody waits for it, or needs it.
     let clearing = thread::Builder::new().name("leftovers".into());
-    drop(clearing.spawn(notify::clear_leftovers));
+    drop(clearing.spawn(|| clear_leftovers(&[notify::PREFIX, control::PREFIX])));
+    let control = Control::open();
     let mut timer = Timer::new().context("no timer")?;
     let (carrier, guard_names) = tokio::select! {
         connected = store::connect(settings.location.clone(), &config.timings) => connected?,
@@ -92,6 +95,7 @@ pub(crate) async fn run(
     Runner::new(
         settings, node, carrier, trees, signals, wait_until, observers,
     )
+    .with_control(control)
     .run()
     .await
 }

@@ -90,6 +90,11 @@ impl Trees {
         }
     }
 
+    /// The replica's name.
+    pub(crate) const fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
     /// Whether there is something to do that takes milliseconds, in which nothing else is done, and that can wait.
     pub(crate) fn has_housework(&self) -> bool {
         self.to_prepare.is_some() || !self.remains.is_empty()

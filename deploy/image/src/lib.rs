@@ -9,7 +9,7 @@ mod program;
 mod tar;
 
 pub use format::{Blob, Layout};
-pub use program::build_static;
+pub use program::{build_static, build_static_package};
 
 use tar::Tar;
 

@@ -10,6 +10,12 @@ const TARGET: &str = "x86_64-unknown-linux-gnu";
 ///
 /// Paths of this machine are no part of it.
 pub fn build_static(checkout: &Path) -> io::Result<PathBuf> {
+    build_static_package(checkout, "soloist")
+}
+
+/// The same for the programs of another package. Each is built by itself, as users build it: together they would have each
+/// other's features.
+pub fn build_static_package(checkout: &Path, package: &str) -> io::Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let home = home.ok_or_else(|| io::Error::other("neither CARGO_HOME nor HOME is set"))?;
@@ -21,13 +27,13 @@ pub fn build_static(checkout: &Path) -> io::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--locked", "--release", "--target", TARGET])
-        .args(["-p", "soloist", "--bins"])
+        .args(["-p", package, "--bins"])
         .current_dir(checkout)
         .env("RUSTFLAGS", flags)
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .status()?;
     if !status.success() {
-        let what = format!("cargo did not build soloist ({status})");
+        let what = format!("cargo did not build {package} ({status})");
         return Err(io::Error::other(what));
     }
     let target =

@@ -10,7 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{files, lan, machine::Machine};
+use rustix::process::Signal;
+
+use super::{
+    files, lan,
+    machine::{Machine, network_of},
+};
 use crate::{Binaries, Error, Kind, process::Component};
 
 /// One node of a [`Cluster`](crate::Cluster).
@@ -67,6 +72,11 @@ impl Node {
     /// Where the logs of its Pods are: `NAMESPACE_POD_UID/CONTAINER/RESTARTS.log`, with containerd's time in each line.
     pub fn pod_logs(&self) -> PathBuf {
         self.folder.join("var/log/pods")
+    }
+
+    /// Its network namespace, as a file.
+    pub fn network(&self) -> PathBuf {
+        network_of(self.machine.first_process())
     }
 
     /// Runs a program on the node to its end, and returns what it printed.
@@ -179,6 +189,24 @@ impl Node {
     /// Kills the kubelet (SIGKILL); containers go on without it. Undone by [`Self::start_kubelet`].
     pub fn stop_kubelet(&self) {
         drop(lock(&self.kubelet).take());
+    }
+
+    /// Stops kube-proxy (SIGSTOP): what it has written stays, and no change of an endpoint gets here. Undone by
+    /// [`Self::release_kube_proxy`].
+    pub fn hold_kube_proxy(&self) -> Result<(), Error> {
+        lock(&self.kube_proxy)
+            .as_ref()
+            .map_or(Ok(()), |proxy| proxy.signal_program(Signal::STOP))
+    }
+
+    /// Lets kube-proxy go on.
+    pub fn release_kube_proxy(&self) -> Result<(), Error> {
+        let proxy = lock(&self.kube_proxy);
+        proxy.as_ref().map_or(Ok(()), |proxy| {
+            proxy.signal_program(Signal::CONT)?;
+            // `nsenter` stops with its program.
+            proxy.thaw()
+        })
     }
 
     /// An error if one of its programs has ended by itself.

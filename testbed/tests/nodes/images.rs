@@ -12,6 +12,8 @@ use image::{File, Image};
 pub(crate) const BOTH: &str = "testbed.local/soloist-and-child:1";
 /// soloist's own image.
 pub(crate) const SOLOIST: &str = "testbed.local/soloist:1";
+/// soloist and a web server that is made with its SDK.
+pub(crate) const WEB: &str = "testbed.local/web:1";
 /// A user's image that has never heard of soloist.
 pub(crate) const STOCK: &str = "testbed.local/stock:1";
 
@@ -45,6 +47,8 @@ pub(crate) fn all() -> &'static [Vec<u8>] {
 fn make() -> Vec<Vec<u8>> {
     let read = |name: &str| fs::read(programs().join(name)).unwrap();
     let (soloist, child) = (read("soloist"), read("soloist-test-child"));
+    let web = image::build_static_package(checkout(), "example-web").unwrap();
+    let web = fs::read(web.join("example-web")).unwrap();
     assert!(
         soloist.len() < 9_000_000,
         "the static program has {} bytes",
@@ -67,6 +71,7 @@ fn make() -> Vec<Vec<u8>> {
     };
     let mut all = vec![
         archive(BOTH, vec![file("soloist", &soloist), file("child", &child)]),
+        archive(WEB, vec![file("soloist", &soloist), file("web", &web)]),
         archive(SOLOIST, vec![file("soloist", &soloist)]),
         archive(STOCK, vec![file("child", &child)]),
     ];

@@ -9,11 +9,14 @@ mod group;
 mod handover;
 mod images;
 mod journal;
+mod ladder;
 mod leftovers;
+mod load;
 mod refusals;
 mod switches;
 mod token;
 mod tools;
+mod web;
 mod without_rebuilding;
 
 use std::time::Duration;

@@ -2,10 +2,12 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::state::{Intent, Tree};
 use super::{Action, OnLoss, Outcome, Replica};
 use crate::election::Loss;
+use crate::ladder::Ladder;
 use crate::time::Moment;
 
 // With a tree.
@@ -16,8 +18,34 @@ impl Replica {
         }
     }
 
+    /// From now on there is only so much left of the grace period of whoever ends us. A stop becomes shorter by it, never longer.
+    #[must_use]
+    pub fn shorten_stop(&mut self, now: Moment, left: Duration) -> Vec<Action> {
+        self.stop_by = self.stop_by.min(now + Ladder::stop_within(left));
+        match self.cut_short() {
+            true => self.graceful_deadline().into_iter().collect(),
+            false => vec![],
+        }
+    }
+
+    /// Whether a stop is under way that would have lasted longer.
+    fn cut_short(&mut self) -> bool {
+        match &mut self.tree {
+            Tree::Stopping { kill_at } if *kill_at > self.stop_by => {
+                *kill_at = self.stop_by;
+                true
+            }
+            Tree::Stopping { .. }
+            | Tree::Empty
+            | Tree::Starting { .. }
+            | Tree::Up { .. }
+            | Tree::Killing { .. } => false,
+        }
+    }
+
     pub(super) fn ask_to_stop(&mut self, now: Moment) -> Vec<Action> {
         self.tree = self.asked(now);
+        self.cut_short();
         let mut actions = vec![Action::StopChild];
         actions.extend(self.graceful_deadline());
         actions

@@ -22,6 +22,8 @@ pub struct Replica {
     pub(super) crashes: Crashes,
     /// How the child ended, for `--once`.
     pub(super) child_exit: Option<Exit>,
+    /// Whoever ends us waits no longer than this for the tree to be empty.
+    pub(super) stop_by: Moment,
 }
 
 impl Replica {
@@ -35,6 +37,7 @@ impl Replica {
             lease: None,
             crashes: Crashes::default(),
             child_exit: None,
+            stop_by: Moment::NEVER,
         };
         (replica, vec![Action::Stand])
     }

@@ -30,6 +30,8 @@ pub(crate) struct About {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Snapshot {
     pub(super) state: StateName,
+    /// The Pod's preStop hook has begun, or soloist was asked to stop.
+    pub(super) ends_soon: bool,
     pub(super) leader: Option<Identity>,
     pub(super) lease: Option<Lease>,
     pub(super) contact: Contact,
@@ -63,6 +65,7 @@ pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, 
     let heartbeat = Heartbeat::default();
     let (snapshots, snapshot) = watch::channel(Snapshot {
         state: StateName::Follower,
+        ends_soon: false,
         leader: None,
         lease: None,
         contact: Contact::NotYet,
@@ -101,7 +104,7 @@ impl Publisher {
     }
 
     /// The loop has turned, and this is how things are.
-    pub(crate) fn turn(&mut self, node: &Node, contact: Contact) {
+    pub(crate) fn turn(&mut self, node: &Node, contact: Contact, ends_soon: bool) {
         self.beat();
         let state = node.state();
         let tenure = node.tenure();
@@ -117,9 +120,10 @@ impl Publisher {
         let restarts = self.events.restarts();
         self.snapshots.send_if_modified(|published| {
             let has_been_up = published.has_been_up || state == StateName::Leader;
-            let same = (state, lease, contact, has_been_up, restarts)
+            let same = (state, ends_soon, lease, contact, has_been_up, restarts)
                 == (
                     published.state,
+                    published.ends_soon,
                     published.lease,
                     published.contact,
                     published.has_been_up,
@@ -130,6 +134,7 @@ impl Publisher {
             }
             *published = Snapshot {
                 state,
+                ends_soon,
                 leader: leader.cloned(),
                 lease,
                 contact,
@@ -195,6 +200,7 @@ impl Published {
         let not = |reason: &str| Err(reason.to_owned());
         match (self.about.elects, snapshot.state, snapshot.contact) {
             (_, StateName::Terminating, _) => not("terminating"),
+            _ if snapshot.ends_soon => not("about to end"),
             (false, StateName::Leader, _) => Ok(()),
             (false, _, _) => not("the child is not up"),
             (true, StateName::Follower, Contact::NotYet) => not("the store has not answered yet"),

@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tracing::{debug, warn};
 
 use socket::Bound;
-pub(crate) use socket::clear_leftovers;
+pub(crate) use socket::PREFIX;
 
 /// What a child may say. What else it says is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 mod group;
 mod orders;
+mod prestop;
 
 use std::time::Duration;
 

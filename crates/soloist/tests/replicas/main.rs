@@ -24,6 +24,7 @@ mod once;
 mod openmetrics;
 mod orders;
 mod place;
+mod prestop;
 mod privileges;
 mod settings;
 #[path = "../../../process/tests/common/skipped.rs"]

@@ -56,6 +56,41 @@ fn a_child_that_ignores_the_stop_signal_is_killed_at_the_stop_timeout() {
 }
 
 #[test]
+fn what_is_left_of_the_grace_period_shortens_a_stop_before_it_begins_and_while_it_is_under_way() {
+    let ten = Duration::from_secs(10);
+    let mut before = Bench::leader(policy());
+    assert_eq!(before.replica.shorten_stop(t(1.0), ten), []);
+    before.feed(1.0, Event::StopSignal);
+    let mut meanwhile = Bench::leader(policy());
+    meanwhile.feed(0.5, Event::StopSignal);
+    assert_eq!(meanwhile.replica.shorten_stop(t(1.0), ten), []);
+    for mut bench in [before, meanwhile] {
+        assert_eq!(bench.run_renewing(5.0, 8.4), []);
+        assert_eq!(bench.run_until(8.5), [Action::KillTree]);
+    }
+}
+
+#[test]
+fn a_stop_is_never_made_longer() {
+    let mut bench = Bench::leader(policy());
+    bench.feed(1.0, Event::StopSignal);
+    let hour = Duration::from_secs(3600);
+    assert_eq!(bench.replica.shorten_stop(t(2.0), hour), []);
+    assert_eq!(bench.run_renewing(5.0, 25.9), []);
+    assert_eq!(bench.run_until(26.0), [Action::KillTree]);
+}
+
+#[test]
+fn gracefully_the_guard_hears_of_a_shorter_stop() {
+    let mut bench = Bench::leader(graceful());
+    bench.feed(6.0, Event::StopSignal);
+    let ten = Duration::from_secs(10);
+    let actions = bench.replica.shorten_stop(t(8.0), ten);
+    assert_eq!(actions, [Action::Deadline(t(16.25))]);
+    assert_eq!(bench.run_until(15.5), [Action::KillTree]);
+}
+
+#[test]
 fn the_guards_deadline_follows_the_lease_through_the_whole_stop() {
     let mut bench = Bench::leader(policy());
     bench.feed(1.0, Event::StopSignal);

@@ -1,0 +1,52 @@
+//! Waits until no new connection comes.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use soloist_elector::clock;
+use tokio::time::sleep;
+
+use super::connections::{Counting, Look};
+
+/// The tables are read so often. What comes and goes meanwhile is in the counter.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How many connections have come until none came for so long; `None` if nothing listens.
+pub(super) async fn wait(
+    ports: &[u16],
+    ignored: &[IpAddr],
+    settle: Duration,
+) -> io::Result<Option<u64>> {
+    let first = look()?;
+    let ports = match ports {
+        [] => first.ports.clone(),
+        ports => ports.iter().copied().collect(),
+    };
+    if ports.is_empty() {
+        return Ok(None);
+    }
+    let mut counting = Counting::begin(&first, ports, ignored.to_vec());
+    let (mut connections, mut last) = (0, clock::now());
+    loop {
+        sleep(PAUSE.min(settle)).await;
+        let new = counting.count(&look()?);
+        let now = clock::now();
+        if new > 0 {
+            connections += new;
+            last = now;
+        } else if now.since(last) >= settle {
+            return Ok(Some(connections));
+        }
+    }
+}
+
+fn look() -> io::Result<Look> {
+    let snmp = fs::read_to_string("/proc/net/snmp")?;
+    let tcp = fs::read_to_string("/proc/net/tcp")?;
+    // A kernel without IPv6 has none.
+    let tcp6 = fs::read_to_string("/proc/net/tcp6").unwrap_or_default();
+    let look = Look::parse(&snmp, &[&tcp, &tcp6]);
+    look.ok_or_else(|| io::Error::other("/proc/net/snmp has no PassiveOpens"))
+}

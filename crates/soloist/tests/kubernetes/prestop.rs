@@ -1,0 +1,270 @@
+//! `soloist prestop` and a Pod's real grace period, on the real API server.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::json;
+use testbed::{Account, ControlPlane, shared};
+
+use super::PATIENCE;
+
+const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+const POD: &str = "web-1";
+
+struct Place {
+    plane: &'static ControlPlane,
+    namespace: String,
+    kubeconfig: PathBuf,
+    user: &'static str,
+}
+
+impl Place {
+    /// `None` where the suite is skipped.
+    async fn new(user: &'static str) -> Option<Self> {
+        let plane = shared("soloist prestop on a real API server").await?;
+        Some(Self {
+            plane,
+            namespace: plane.namespace("prestop").await.unwrap(),
+            kubeconfig: plane.kubeconfig(user, None).unwrap(),
+            user,
+        })
+    }
+
+    async fn allow(&self, group: &str, resource: &str, verbs: &[&str]) {
+        let rule = PolicyRule {
+            api_groups: Some(vec![group.to_owned()]),
+            resources: Some(vec![resource.to_owned()]),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            ..PolicyRule::default()
+        };
+        let allowed = self
+            .plane
+            .allow(&self.namespace, Account::User(self.user), vec![rule]);
+        allowed.await.unwrap();
+    }
+
+    async fn api<T>(&self) -> Api<T>
+    where
+        T: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        T::DynamicType: Default,
+    {
+        let client = self.plane.admin_client().await.unwrap();
+        Api::namespaced(client, &self.namespace)
+    }
+
+    /// A slice that shows this Pod and another one.
+    async fn slice(&self, name: &str, pod: &str) {
+        let endpoint = |pod: &str, address: &str| {
+            json!({
+                "addresses": [address],
+                "conditions": { "ready": true },
+                "targetRef": { "kind": "Pod", "name": pod, "namespace": self.namespace },
+            })
+        };
+        let slice = json!({
+            "metadata": { "name": name },
+            "addressType": "IPv4",
+            "endpoints": [endpoint(pod, "10.1.0.7"), endpoint("web-2", "10.1.0.8")],
+        });
+        let slices = self.api::<EndpointSlice>().await;
+        slices
+            .create(
+                &PostParams::default(),
+                &serde_json::from_value(slice).unwrap(),
+            )
+            .await
+            .unwrap();
+    }
+
+    async fn terminate_in(&self, slice: &str) {
+        let slices = self.api::<EndpointSlice>().await;
+        let mut changed = serde_json::to_value(slices.get(slice).await.unwrap()).unwrap();
+        changed["endpoints"][0]["conditions"] =
+            json!({ "ready": false, "serving": true, "terminating": true });
+        let patch = Patch::Merge(json!({ "endpoints": changed["endpoints"] }));
+        slices
+            .patch(slice, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    fn in_pod(&self, command: &mut Command) {
+        command
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("POD_NAME", POD)
+            .env("POD_NAMESPACE", &self.namespace)
+            .env_remove("SOLOIST_IDENTITY");
+    }
+
+    fn prestop(&self, flags: &[&str]) -> Child {
+        let mut command = Command::new(SOLOIST);
+        // Nobody is to be told, and what other tests connect to is no concern of this one.
+        command
+            .args(["prestop", "--identity", "nobody", "--settle", "1ms"])
+            .args(flags);
+        self.in_pod(&mut command);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// It has asked for this.
+    async fn await_request(&self, verb: &str, code: u16) {
+        let asked = self.plane.wait_for_requests(PATIENCE, |requests| {
+            requests.iter().any(|request| {
+                request.namespace == self.namespace
+                    && request.resource == "endpointslices"
+                    && request.user == self.user
+                    && (request.verb.as_str(), request.code) == (verb, code)
+            })
+        });
+        asked.await.unwrap();
+    }
+}
+
+fn said(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hook_waits_until_no_endpoint_slice_shows_its_pod_as_ready() {
+    let Some(place) = Place::new("replica-0").await else {
+        return;
+    };
+    place
+        .allow(
+            "discovery.k8s.io",
+            "endpointslices",
+            &["get", "list", "watch"],
+        )
+        .await;
+    place.slice("a", POD).await;
+    place.slice("b", POD).await;
+    place.slice("other", "web-3").await;
+    let mut hook = place.prestop(&["--max", "30s"]);
+    place.await_request("watch", 200).await;
+    place.terminate_in("a").await;
+    assert!(hook.try_wait().unwrap().is_none(), "b still shows it");
+    place.terminate_in("b").await;
+    let changed = Instant::now();
+    let said = said(&hook.wait_with_output().unwrap());
+    assert!(
+        said.contains("out of its EndpointSlices (2) after"),
+        "{said}"
+    );
+    assert!(changed.elapsed() < Duration::from_secs(20), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_hook_says_which_right_is_missing_and_waits_the_time_that_it_was_told() {
+    let Some(place) = Place::new("replica-1").await else {
+        return;
+    };
+    place.slice("a", POD).await;
+    let began = Instant::now();
+    let hook = place.prestop(&["--max", "30s", "--fallback", "2s"]);
+    place.await_request("list", 403).await;
+    let said = said(&hook.wait_with_output().unwrap());
+    assert!(began.elapsed() >= Duration::from_secs(2), "{said}");
+    assert!(
+        said.contains("get, list and watch on endpointslices"),
+        "{said}"
+    );
+    assert!(said.contains("2s instead of the EndpointSlices"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_in_no_slice_is_not_waited_for_and_one_that_stays_is_waited_for_until_the_maximum() {
+    let Some(place) = Place::new("replica-2").await else {
+        return;
+    };
+    place
+        .allow(
+            "discovery.k8s.io",
+            "endpointslices",
+            &["get", "list", "watch"],
+        )
+        .await;
+    let none = said(&place.prestop(&["--max", "30s"]).wait_with_output().unwrap());
+    assert!(none.contains("in no EndpointSlice;"), "{none}");
+    place.slice("a", POD).await;
+    let stays = said(&place.prestop(&["--max", "2s"]).wait_with_output().unwrap());
+    assert!(stays.contains("still in the EndpointSlices"), "{stays}");
+}
+
+/// A Pod of a node that does not exist stays until somebody says that it has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
+    let Some(place) = Place::new("replica-0").await else {
+        return;
+    };
+    place.allow("", "pods", &["get"]).await;
+    let pods = place.api::<Pod>().await;
+    let pod = json!({
+        "metadata": { "name": POD },
+        "spec": { "nodeName": "nowhere", "containers": [{ "name": "web", "image": "none" }],
+            "automountServiceAccountToken": false },
+    });
+    place
+        .plane
+        .service_account(&place.namespace, "default")
+        .await
+        .ok();
+    pods.create(
+        &PostParams::default(),
+        &serde_json::from_value(pod).unwrap(),
+    )
+    .await
+    .unwrap();
+    pods.delete(POD, &DeleteParams::default().grace_period(4))
+        .await
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ready = folder.path().join("ready");
+    let mut command = Command::new(SOLOIST);
+    command
+        .args(["run", "--name", "test", "--grace-period", "30s"])
+        .arg(format!(
+            "--store=file:{}",
+            folder.path().join("lease").display()
+        ))
+        .args([
+            "--",
+            "sh",
+            "-c",
+            "trap '' TERM; touch \"$0\"; while :; do sleep 0.1; done",
+        ])
+        .arg(&ready)
+        .stderr(Stdio::piped());
+    place.in_pod(&mut command);
+    let soloist = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while !ready.exists() {
+        assert!(Instant::now() < deadline, "the child does not start");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let asked = Instant::now();
+    let pid = soloist.id().to_string();
+    assert!(Command::new("kill").arg(&pid).status().unwrap().success());
+    let output = tokio::task::spawn_blocking(move || soloist.wait_with_output().unwrap());
+    let output = output.await.unwrap();
+    let (took, log) = (
+        asked.elapsed(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert_eq!(output.status.code(), Some(1), "it had to be killed: {log}");
+    // 4 s less a quarter, instead of 25 s.
+    assert!(
+        took >= Duration::from_millis(2900) && took < Duration::from_secs(10),
+        "{took:?} {log}"
+    );
+    assert!(
+        log.contains("the Pod has a shorter grace period grace=4s"),
+        "{log}"
+    );
+}

@@ -1,0 +1,321 @@
+//! The control socket, and `soloist prestop` without Kubernetes: in a network namespace of its own, whose connections are counted.
+
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde_json::{Value, json};
+
+use crate::harness::{Group, LIMIT, SOLOIST, wait_for};
+use crate::http;
+use crate::namespaces;
+use crate::skipped::skipped;
+
+/// All soloists of this machine that have the same mount namespace find each other.
+fn unique_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    format!("prestop-{process}-{next}")
+}
+
+fn control_socket(group: &Group) -> PathBuf {
+    wait_for("a control socket", LIMIT, || {
+        let entries = fs::read_dir(group.path("")).unwrap().flatten();
+        let is_control = |path: &PathBuf| path.to_string_lossy().contains("/soloist-control-");
+        let folder = entries.map(|entry| entry.path()).find(is_control)?;
+        Some(folder.join("socket")).filter(|socket| socket.exists())
+    })
+}
+
+fn ask(group: &Group, request: &Value) -> Value {
+    let mut stream = UnixStream::connect(control_socket(group)).unwrap();
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    writeln!(stream, "{request}").unwrap();
+    let mut answer = String::new();
+    BufReader::new(stream).read_line(&mut answer).unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+fn request(name: &str) -> Value {
+    json!({ "version": 1, "request": name })
+}
+
+#[test]
+fn the_control_socket_tells_the_state_and_goes_with_its_replica() {
+    let mut group = Group::new();
+    let name = unique_name();
+    let (replica, start) = group.lead(&name, &[], &[]);
+    let socket = control_socket(&group);
+    let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&socket), 0o600);
+    assert_eq!(mode(&socket.parent().unwrap().into()), 0o700);
+    let status = ask(&group, &request("status"));
+    assert_eq!(status["identity"], name.as_str(), "{status}");
+    assert_eq!(status["token"], start.token.to_string(), "{status}");
+    assert_eq!(status["ending"], false, "{status}");
+    let nonsense = ask(&group, &json!({ "version": 2, "request": "status" }));
+    assert!(nonsense["error"].is_string(), "{nonsense}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    assert!(!socket.exists() && !socket.parent().unwrap().exists());
+}
+
+#[test]
+fn clients_that_say_nothing_neither_cost_the_lease_nor_hold_up_the_end() {
+    let mut group = Group::new();
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let socket = control_socket(&group);
+    let silent: Vec<_> = (0..30)
+        .map(|_| UnixStream::connect(&socket).unwrap())
+        .collect();
+    assert_eq!(ask(&group, &request("status"))["identity"], name.as_str());
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    assert_eq!(group.replica(replica).log().matches("elected").count(), 1);
+    drop(silent);
+}
+
+#[test]
+fn whoever_is_about_to_end_is_not_ready_and_its_child_works_on() {
+    let mut group = Group::new();
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[http::LISTEN], &[]);
+    let address = http::address(group.replica(replica));
+    wait_for("ready", LIMIT, || {
+        (http::get(address, "/readyz").code == 200).then_some(())
+    });
+    ask(&group, &request("prestop-begin"));
+    let refusal = wait_for("not ready", LIMIT, || {
+        let reply = http::get(address, "/readyz");
+        (reply.code == 503).then_some(reply.body)
+    });
+    assert!(refusal.contains("about to end"), "{refusal}");
+    assert_eq!(http::get(address, "/livez").code, 200);
+    assert_eq!(http::get(address, "/leader").code, 200);
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn another_user_is_refused_even_where_it_can_open_the_socket() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can become another user");
+    }
+    let mut group = Group::new();
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let socket = control_socket(&group);
+    for (path, mode) in [(socket.parent().unwrap().into(), 0o711), (socket, 0o666)] {
+        fs::set_permissions::<PathBuf>(path, Permissions::from_mode(mode)).unwrap();
+    }
+    // Where it can be run by anybody.
+    let program = group.path("soloist");
+    fs::copy(SOLOIST, &program).unwrap();
+    let mut prestop = Command::new(program);
+    prestop
+        .args(["prestop", "--max", "1s", "--identity", &name])
+        .uid(65534);
+    let output = prestop.output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("no soloist of the name"),
+        "{}",
+        stderr(&output)
+    );
+    let log = group.replica(replica).wait_log("from another user");
+    assert!(log.contains("uid=65534"), "{log}");
+    assert!(!group.replica(replica).log().contains("preStop"));
+}
+
+#[test]
+fn what_the_hook_took_is_taken_off_the_stop_timeout() {
+    let mut group = Group::with(&["--grace-period", "8s"]);
+    let (replica, _) = group.lead(&unique_name(), &[], &["deaf"]);
+    let mut end = request("prestop-end");
+    end["took_ms"] = 5000.into();
+    end["text"] = "quiet".into();
+    assert_eq!(ask(&group, &end)["ok"], true);
+    assert_eq!(ask(&group, &request("status"))["ending"], true);
+    let asked = Instant::now();
+    group.replica(replica).signal(Signal::TERM);
+    // 3 s are left of 8, and a quarter of that is the margin; it would have been 6 s.
+    assert_eq!(group.replica(replica).exit_code(), 1);
+    let took = asked.elapsed();
+    assert!(
+        took >= Duration::from_secs(2) && took < Duration::from_millis(5500),
+        "{took:?}"
+    );
+    let log = group.replica(replica).log();
+    assert!(log.contains("preStop: quiet took=5s"), "{log}");
+}
+
+#[test]
+fn a_hook_without_a_soloist_does_its_waiting_and_does_not_fail() {
+    if !namespaces::are_there(&OWN_NETWORK) {
+        return;
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(OWN_NETWORK)
+        .args([SOLOIST, "prestop", "--max", "5s"]);
+    let output = clean(&mut command).output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let said = stderr(&output);
+    assert!(said.contains("no soloist runs here"), "{said}");
+    assert!(
+        said.contains("not in a Pod; nothing listens here"),
+        "{said}"
+    );
+    let wrong = Command::new(SOLOIST)
+        .args(["prestop", "--max", "soon"])
+        .output();
+    assert_eq!(wrong.unwrap().status.code(), Some(2));
+}
+
+const OWN_NETWORK: [&str; 3] = ["--user", "--map-root-user", "--net"];
+const ADDRESS: &str = "10.77.0.1";
+
+/// A replica in a network namespace of its own, with an address there that is not loopback's.
+fn in_own_network(group: &mut Group, name: &str) -> usize {
+    let setup = format!("ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec \"$@\"");
+    let command = group.child(name, &["--grace-period", "20s"], &[]);
+    let by = ["unshare", "--net", "sh", "-ec", &setup, "sh"];
+    let replica = group.spawn(name, &mut Group::under(&by, &command));
+    group.wait_start(name);
+    replica
+}
+
+fn network_of(group: &mut Group, replica: usize) -> PathBuf {
+    let pid = group.replica(replica).pid();
+    PathBuf::from(format!("/proc/{pid}/ns/net"))
+}
+
+/// What a thread does in that namespace, which it never leaves.
+fn inside<T: Send + 'static>(
+    network: PathBuf,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> thread::JoinHandle<T> {
+    thread::spawn(move || {
+        let network = File::open(network).unwrap();
+        let kind = Some(LinkNameSpaceType::Network);
+        move_into_link_name_space(std::os::fd::AsFd::as_fd(&network), kind).unwrap();
+        work()
+    })
+}
+
+fn prestop(network: &std::path::Path, name: &str, flags: &[&str]) -> Command {
+    let mut command = Command::new("nsenter");
+    command
+        .arg(format!("--net={}", network.display()))
+        .args([SOLOIST, "prestop", "--identity", name])
+        .args(flags);
+    clean(&mut command);
+    command.stderr(Stdio::piped());
+    command
+}
+
+/// As on no Pod.
+fn clean(command: &mut Command) -> &mut Command {
+    for variable in ["POD_NAME", "KUBERNETES_SERVICE_HOST", "SOLOIST_IDENTITY"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
+    if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
+        return skipped("only root can enter another network namespace");
+    }
+    let mut group = Group::new();
+    let name = unique_name();
+    let replica = in_own_network(&mut group, &name);
+    let network = network_of(&mut group, replica);
+    let listener = inside(network.clone(), || TcpListener::bind((ADDRESS, 0)).unwrap());
+    let listener = listener.join().unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let hook = prestop(&network, &name, &["--settle", "700ms", "--max", "20s"])
+        .spawn()
+        .unwrap();
+    group.replica(replica).wait_log("the Pod's end is near");
+    // Each is over before anybody can have seen it.
+    let clients = inside(network, move || {
+        for _ in 0..20 {
+            drop(TcpStream::connect(address).unwrap());
+            thread::sleep(Duration::from_millis(100));
+        }
+        Instant::now()
+    });
+    let hook = thread::spawn(move || (hook.wait_with_output().unwrap(), Instant::now()));
+    let last = clients.join().unwrap();
+    let (output, ended) = hook.join().unwrap();
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let quiet = ended.saturating_duration_since(last);
+    assert!(
+        quiet >= Duration::from_millis(500),
+        "{quiet:?} after the last: {said}"
+    );
+    assert!(said.contains("not in a Pod; silence after"), "{said}");
+    let log = group
+        .replica(replica)
+        .wait_log("preStop: not in a Pod; silence after");
+    let counted = log
+        .split("s, ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let counted: u32 = counted.unwrap().parse().unwrap();
+    assert!((1..=20).contains(&counted), "{log}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group
+        .replica(replica)
+        .wait_log("left of the grace period after preStop");
+}
+
+#[test]
+fn the_hook_ends_at_its_maximum_whatever_comes() {
+    if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
+        return skipped("only root can enter another network namespace");
+    }
+    let mut group = Group::new();
+    let name = unique_name();
+    let replica = in_own_network(&mut group, &name);
+    let network = network_of(&mut group, replica);
+    let listener = inside(network.clone(), || TcpListener::bind((ADDRESS, 0)).unwrap());
+    let listener = listener.join().unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let (over, is_over) = std::sync::mpsc::channel::<()>();
+    let clients = inside(network.clone(), move || {
+        let pause = Duration::from_millis(50);
+        while is_over.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            drop(TcpStream::connect(address).unwrap());
+        }
+    });
+    let began = Instant::now();
+    let output = prestop(&network, &name, &["--max", "2s"]).output().unwrap();
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    assert_eq!(output.status.code(), Some(0));
+    drop(over);
+    clients.join().unwrap();
+    group
+        .replica(replica)
+        .wait_log("no silence on its ports until the end of --max");
+}

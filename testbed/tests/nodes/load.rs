@@ -1,0 +1,194 @@
+//! Clients on a node that never rest, and know what became of every request. HTTP/1.1 here, as plain as can be.
+
+mod http2;
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// A connection or an answer that takes this long does not come.
+const LIMIT: Duration = Duration::from_secs(10);
+/// So many of each kind.
+const CLIENTS: usize = 4;
+/// Between two requests of one client.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How a client uses its connections.
+#[derive(Clone, Copy, Debug)]
+enum Manner {
+    /// One for every request.
+    Fresh,
+    /// One for as long as the server has it.
+    KeepAlive,
+    /// HTTP/2: the same.
+    Http2,
+}
+
+/// Clients that ask until they are told to end.
+pub(crate) struct Load {
+    answered: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+/// What became of all requests.
+pub(crate) struct Counts {
+    pub(crate) answered: u64,
+    /// Those without a full and right answer, and why.
+    pub(crate) lost: Vec<String>,
+}
+
+impl Load {
+    /// From this network namespace to this address.
+    pub(crate) fn begin(network: &Path, address: SocketAddr) -> Self {
+        let (answered, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let manners = [Manner::Fresh, Manner::KeepAlive, Manner::Http2].repeat(CLIENTS);
+        let clients = manners.into_iter().map(|manner| {
+            let network = File::open(network).unwrap();
+            let client = Client {
+                address,
+                manner,
+                answered: Arc::clone(&answered),
+                is_over: is_over.clone(),
+                lost: Vec::new(),
+            };
+            thread::spawn(move || {
+                let kind = Some(LinkNameSpaceType::Network);
+                move_into_link_name_space(network.as_fd(), kind).unwrap();
+                match manner {
+                    Manner::Fresh | Manner::KeepAlive => client.ask(),
+                    Manner::Http2 => http2::ask(client),
+                }
+            })
+        });
+        Self {
+            clients: clients.collect(),
+            answered,
+            is_over,
+        }
+    }
+
+    pub(crate) fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Relaxed)
+    }
+
+    /// Every client has its last answer when this returns.
+    pub(crate) fn end(mut self) -> Counts {
+        self.is_over.store(true, Ordering::Relaxed);
+        let ended = self.clients.drain(..).map(|client| client.join().unwrap());
+        Counts {
+            lost: ended.flatten().collect(),
+            answered: self.answered(),
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Client {
+    address: SocketAddr,
+    manner: Manner,
+    answered: Arc<AtomicU64>,
+    is_over: Arc<AtomicBool>,
+    lost: Vec<String>,
+}
+
+impl Client {
+    fn ask(mut self) -> Vec<String> {
+        let mut kept = None;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            match self.ask_once(kept.take()) {
+                Ok(stream) => {
+                    self.count();
+                    kept = stream;
+                }
+                Err(error) => self.lose(began, &error),
+            }
+            thread::sleep(PAUSE);
+        }
+        self.lost
+    }
+
+    fn count(&self) {
+        self.answered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
+        let (manner, took) = (self.manner, began.elapsed());
+        self.lost.push(format!("{manner:?} after {took:?}: {why}"));
+    }
+
+    /// The connection, if it can be used once more.
+    fn ask_once(&self, kept: Option<TcpStream>) -> io::Result<Option<TcpStream>> {
+        let mut stream = match kept.filter(is_open) {
+            Some(stream) => stream,
+            None => TcpStream::connect_timeout(&self.address, LIMIT)?,
+        };
+        stream.set_read_timeout(Some(LIMIT))?;
+        stream.set_nodelay(true)?;
+        let wish = match self.manner {
+            Manner::Fresh => "close",
+            Manner::KeepAlive | Manner::Http2 => "keep-alive",
+        };
+        let request = format!(
+            "POST /count HTTP/1.1\r\nhost: web\r\ncontent-length: 0\r\nconnection: {wish}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes())?;
+        let may_go_on = read_answer(&mut stream)?;
+        Ok(may_go_on.then_some(stream))
+    }
+}
+
+/// What the server has closed meanwhile is not used again, as any client with a pool looks.
+fn is_open(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let seen = stream.peek(&mut [0]);
+    stream.set_nonblocking(false).unwrap();
+    seen.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Whether the server goes on with the connection.
+fn read_answer(stream: &mut TcpStream) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    let mut chunk = [0; 1024];
+    let (head, begun) = loop {
+        if let Some(end) = bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+            break (head, bytes.len() - end - 4);
+        }
+        let read = stream.read(&mut chunk)?;
+        if read == 0 {
+            return Err(io::Error::other(format!(
+                "closed after {} bytes",
+                bytes.len()
+            )));
+        }
+        bytes.extend_from_slice(&chunk[..read]);
+    };
+    if !head.starts_with("http/1.1 200 ") {
+        return Err(io::Error::other(format!("a wrong answer: {head}")));
+    }
+    let field = |name: &str| {
+        let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+        fields
+            .find(|(found, _)| *found == name)
+            .map(|(_, value)| value.trim())
+    };
+    let length = field("content-length").and_then(|text| text.parse::<usize>().ok());
+    let length = length.ok_or_else(|| io::Error::other("an answer without a length"))?;
+    stream.read_exact(&mut vec![0; length.saturating_sub(begun)])?;
+    Ok(field("connection") != Some("close"))
+}
