@@ -1,0 +1,118 @@
+//! A lease of its own for a test, in an etcd.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use soloist_elector::etcd::{EtcdStore, Options};
+use soloist_elector::testing::Fixture;
+use testbed::{EtcdCluster, EtcdTransport};
+
+pub(crate) const LEASE: &str = "demo";
+
+/// A prefix with one lease below it.
+pub(crate) struct Etcd {
+    cluster: Arc<Mutex<EtcdCluster>>,
+    prefix: String,
+}
+
+impl Etcd {
+    /// In the etcd that all tests share; `None` where there is none.
+    pub(crate) fn shared() -> Option<Self> {
+        static SHARED: LazyLock<Arc<Mutex<EtcdCluster>>> =
+            LazyLock::new(|| start(1, EtcdTransport::Plain));
+        (!is_skipped()).then(|| Self::on(Arc::clone(&SHARED)))
+    }
+
+    /// In an etcd of its own, to do harm to.
+    pub(crate) fn own(members: usize) -> Option<Self> {
+        Self::by(members, EtcdTransport::Plain)
+    }
+
+    pub(crate) fn by(members: usize, transport: EtcdTransport) -> Option<Self> {
+        (!is_skipped()).then(|| Self::on(start(members, transport)))
+    }
+
+    fn on(cluster: Arc<Mutex<EtcdCluster>>) -> Self {
+        static LEASES: AtomicUsize = AtomicUsize::new(0);
+        let number = LEASES.fetch_add(1, Ordering::Relaxed);
+        Self {
+            cluster,
+            prefix: format!("test-{number}"),
+        }
+    }
+
+    pub(crate) fn cluster(&self) -> MutexGuard<'_, EtcdCluster> {
+        self.cluster.lock().unwrap()
+    }
+
+    pub(crate) fn key(&self) -> String {
+        format!("{}/{LEASE}", self.prefix)
+    }
+
+    pub(crate) fn options(&self, endpoints: &str) -> Options {
+        let address = format!("{endpoints}/{}", self.prefix);
+        Options::lease(address.parse().unwrap(), LEASE)
+    }
+
+    pub(crate) fn store_at(&self, endpoints: &str) -> EtcdStore {
+        EtcdStore::new(self.options(endpoints))
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let text = self
+            .cluster()
+            .etcdctl(&["get", "--print-value-only", &self.key()]);
+        serde_json::from_str(&text.unwrap()).unwrap()
+    }
+
+    pub(crate) fn put(&self, value: &str) {
+        self.cluster()
+            .etcdctl(&["put", &self.key(), value])
+            .unwrap();
+    }
+}
+
+fn start(members: usize, transport: EtcdTransport) -> Arc<Mutex<EtcdCluster>> {
+    let cluster = EtcdCluster::start(members, transport);
+    Arc::new(Mutex::new(
+        cluster.unwrap_or_else(|error| panic!("{error}")),
+    ))
+}
+
+/// With `SOLOIST_TESTBED=required` these tests fail where there is no etcd.
+fn is_skipped() -> bool {
+    let wish = std::env::var("SOLOIST_TESTBED").unwrap_or_default();
+    assert!(
+        wish != "required" || !EtcdCluster::is_missing(),
+        "install etcd-server and etcd-client"
+    );
+    wish == "off" || EtcdCluster::is_missing()
+}
+
+impl Fixture for Etcd {
+    type Store = EtcdStore;
+
+    fn store(&self) -> EtcdStore {
+        let endpoints = self.cluster().endpoints();
+        self.store_at(&endpoints)
+    }
+
+    async fn delete(&self) {
+        self.cluster().etcdctl(&["del", &self.key()]).unwrap();
+    }
+
+    async fn set_holder(&self, holder: Option<&str>) {
+        let mut record = self.json();
+        record["holder"] = json!(holder);
+        self.put(&record.to_string());
+    }
+
+    async fn back_up(&self) {
+        self.cluster().save().unwrap();
+    }
+
+    async fn set_back(&self) {
+        self.cluster().restore().unwrap();
+    }
+}

@@ -1,0 +1,5 @@
+//! The etcd store and elections on it, on a real etcd.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
+
+mod conformance;
+mod harness;
