@@ -7,6 +7,7 @@ mod command;
 mod delivery;
 mod doctor;
 pub mod duration;
+mod etcd;
 mod health;
 mod inject;
 mod install;

@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use rustix::process::geteuid;
 use soloist_core::time::Human;
 use soloist_core::timings::Timings;
+use soloist_elector::etcd::{self, EtcdStore};
 use soloist_elector::file::{FileStore, ProcessRef};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     Kubernetes,
+    Etcd(etcd::Address),
     File(Option<PathBuf>),
 }
 
@@ -32,8 +34,12 @@ impl FromStr for StoreChoice {
             None if text == "kubernetes" => Ok(Self::Kubernetes),
             None if text == "file" => Ok(Self::File(None)),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(Some(path.into()))),
+            Some(("etcd", address)) => {
+                let address = address.parse().map(Self::Etcd);
+                address.map_err(|error: etcd::AddressError| error.to_string())
+            }
             _ => Err(format!(
-                "{text:?} is not a store: write kubernetes, file or file:PATH"
+                "{text:?} is not a store: write kubernetes, etcd:HOST:PORT/PREFIX, file or file:PATH"
             )),
         }
     }
@@ -53,6 +59,7 @@ impl StoreChoice {
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     Kubernetes(Options),
+    Etcd(etcd::Options),
     File(PathBuf),
 }
 
@@ -60,6 +67,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubernetes(_) => write!(f, "kubernetes"),
+            Self::Etcd(options) => write!(f, "etcd:{}", options.address()),
             Self::File(path) => write!(f, "file:{}", path.display()),
         }
     }
@@ -103,6 +111,10 @@ pub(crate) async fn connect(
     match location {
         Location::Kubernetes(options) => {
             let store = KubernetesStore::connect(options).await?;
+            Ok((StoreCarrier::new(store, limit), names(None)))
+        }
+        Location::Etcd(options) => {
+            let store = EtcdStore::new(options);
             Ok((StoreCarrier::new(store, limit), names(None)))
         }
         Location::File(path) => {
@@ -157,7 +169,9 @@ mod tests {
         assert_eq!("file".parse(), Ok(StoreChoice::File(None)));
         let path = StoreChoice::File(Some("/x/y".into()));
         assert_eq!("file:/x/y".parse(), Ok(path));
-        for wrong in ["", "etcd", "file:", "kubernetes:x"] {
+        let etcd = StoreChoice::Etcd("a:1,b:2/x".parse().unwrap());
+        assert_eq!("etcd:a:1,b:2/x".parse(), Ok(etcd));
+        for wrong in ["", "etcd", "etcd:", "etcd:a:b", "file:", "kubernetes:x"] {
             assert!(wrong.parse::<StoreChoice>().is_err(), "{wrong}");
         }
     }

@@ -10,10 +10,9 @@ use std::{
 };
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::{
-    Error, availability::program, cache::run_dir, certificates::Certificates, ports::Ports,
+    Error, availability::program, certificates::Certificates, plane::folder::Folder, ports::Ports,
     process::Component,
 };
 use peers::Peers;
@@ -33,7 +32,7 @@ pub struct EtcdCluster {
     password: Option<String>,
     backup: PathBuf,
     restores: u32,
-    folder: TempDir,
+    folder: Folder,
 }
 
 #[derive(Debug)]
@@ -61,17 +60,12 @@ impl EtcdCluster {
 
     /// Starts so many members, and returns when they have a leader.
     pub fn start(members: usize, transport: EtcdTransport) -> Result<Self, Error> {
-        let folder = tempfile::Builder::new()
-            .prefix("soloist-etcd-")
-            .tempdir_in("/dev/shm")
-            .or_else(|_| tempfile::tempdir())
-            .map_err(Error::io("create a folder in", std::env::temp_dir()))?;
+        let folder = Folder::create()?;
         let tls = match transport {
             EtcdTransport::Plain => None,
             _ => Some(Certificates::generate(folder.path())?),
         };
-        let run_dir = run_dir();
-        let ports = (0..members).map(|_| Ports::take(&run_dir, None));
+        let ports = (0..members).map(|_| Ports::take(folder.run_dir(), None));
         let ports = ports.collect::<Result<Vec<_>, _>>()?;
         // Between two members there is a proxy, at the port that has no other use here.
         let ways = ports.iter().map(|ports| (ports.apiserver, ports.etcd_peer));

@@ -107,6 +107,19 @@ impl EtcdStore {
         Ok(self.inner.range().await?.1.map(|found| found.value))
     }
 
+    /// Whether we may write the key. Nothing is written.
+    ///
+    /// # Errors
+    /// As a write.
+    pub async fn may_write(&self) -> Result<(), StoreError> {
+        // etcd asks for the rights of both branches, and no key is at this revision.
+        let never = Base::Version(Version::new(i64::MAX.unsigned_abs()));
+        match self.inner.send(never, Form::default()).await {
+            Ok(_) | Err(StoreError::LostRace(_)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What each of the members says of itself.
     pub async fn members(&self) -> Vec<Member> {
         let mut members = Vec::new();
