@@ -242,6 +242,24 @@ impl EtcdCluster {
         run("obey etcdctl", etcdctl)
     }
 
+    /// As nobody: while there are no users.
+    pub fn etcdctl_without_users(&mut self, words: &[&str]) -> Result<String, Error> {
+        let password = self.password.take();
+        let done = self.etcdctl(words);
+        self.password = password;
+        done
+    }
+
+    /// With something to read.
+    pub fn etcdctl_with_input(&self, words: &[&str], input: &str) -> Result<String, Error> {
+        let path = self.folder.path().join("input");
+        fs::write(&path, input).map_err(Error::io("write", &path))?;
+        let input = fs::File::open(&path).map_err(Error::io("open", &path))?;
+        let mut etcdctl = self.command("etcdctl", &self.url(0));
+        etcdctl.args(words).stdin(input);
+        run("obey etcdctl", etcdctl)
+    }
+
     /// The same, still to be started.
     pub fn command(&self, program: &str, endpoints: &str) -> Command {
         let mut command = Command::new(program);
@@ -284,7 +302,8 @@ impl EtcdCluster {
         ]
     }
 
-    fn spawn(&mut self, member: usize) -> Result<(), Error> {
+    /// Starts a member that was killed, and does not wait for it.
+    pub fn spawn(&mut self, member: usize) -> Result<(), Error> {
         let program =
             program("etcd").ok_or_else(|| failed("be found", "install etcd-server".into()))?;
         let mut arguments = self.identity(member);
@@ -302,12 +321,14 @@ impl EtcdCluster {
         if let Some(tls) = &self.tls {
             if self.client_certificates {
                 self.client("root", Duration::from_secs(86_400))?;
-                arguments.push("--client-cert-auth".to_owned());
+                arguments.extend([
+                    "--client-cert-auth".to_owned(),
+                    format!("--trusted-ca-file={}", tls.ca.display()),
+                ]);
             }
             arguments.extend([
                 format!("--cert-file={}", tls.server.display()),
                 format!("--key-file={}", tls.server_key.display()),
-                format!("--trusted-ca-file={}", tls.ca.display()),
             ]);
         }
         let folder = self.folder.path().join(format!("m{member}"));

@@ -111,10 +111,14 @@ impl Way {
                 return Ok(());
             }
         }
-        let from = self.sender(&String::from_utf8_lossy(&head));
-        let to = self.to;
-        let is_cut =
-            move |cut: &Option<usize>| cut.is_some_and(|cut| cut == to || Some(cut) == from);
+        let sender = sender(&String::from_utf8_lossy(&head));
+        let (to, ids) = (self.to, self.ids);
+        // The members meet before they are known here.
+        let is_cut = move |cut: &Option<usize>| {
+            let is_sender =
+                |cut| ids.get().and_then(|ids: &Vec<u64>| ids.get(cut).copied()) == sender;
+            cut.is_some_and(|cut| cut == to || sender.is_some() && is_sender(cut))
+        };
         if is_cut(&self.state.borrow()) {
             return Ok(());
         }
@@ -127,14 +131,14 @@ impl Way {
             _ = self.state.wait_for(is_cut) => Ok(()),
         }
     }
+}
 
-    fn sender(&self, head: &str) -> Option<usize> {
-        let line = head.lines().find_map(|line| {
-            let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("x-server-from")
-                .then_some(value.trim())
-        });
-        let id = u64::from_str_radix(line?, 16).ok()?;
-        self.ids.get()?.iter().position(|known| *known == id)
-    }
+/// Which member speaks.
+fn sender(head: &str) -> Option<u64> {
+    let line = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let is_it = name.eq_ignore_ascii_case("x-server-from");
+        is_it.then_some(value.trim())
+    });
+    u64::from_str_radix(line?, 16).ok()
 }

@@ -2,13 +2,51 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use soloist_elector::core::ids::Identity;
+use soloist_elector::core::timings::Timings;
 use soloist_elector::etcd::{EtcdStore, Options};
-use soloist_elector::testing::Fixture;
+use soloist_elector::testing::{Fixture, in_time};
+use soloist_elector::{Elector, StoreError, Term, clock};
 use testbed::{EtcdCluster, EtcdTransport};
 
 pub(crate) const LEASE: &str = "demo";
+
+/// Longer than a cluster of three on two busy cores takes to choose a new leader.
+pub(crate) fn quick() -> Timings {
+    let ms = Duration::from_millis;
+    Timings::try_new(ms(8000), ms(6500), ms(300)).unwrap()
+}
+
+pub(crate) fn elector(store: EtcdStore, identity: &str) -> Elector {
+    Elector::builder(store)
+        .identity(Identity::try_new(identity).unwrap())
+        .timings(quick())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until the term has been renewed for a whole lease from now on; it must not end meanwhile.
+pub(crate) async fn goes_on(term: &Term) {
+    let enough = clock::now() + quick().lease().get() * 2;
+    let renewed = async {
+        while term.valid_until() < enough {
+            assert!(term.is_valid(), "the term has ended");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    in_time(renewed).await;
+}
+
+/// What was refused, in words.
+pub(crate) fn refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
+    match outcome {
+        Err(error @ StoreError::Refused(_)) => error.to_string(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
 
 /// A prefix with one lease below it.
 pub(crate) struct Etcd {
@@ -57,6 +95,10 @@ impl Etcd {
 
     pub(crate) fn store_at(&self, endpoints: &str) -> EtcdStore {
         EtcdStore::new(self.options(endpoints))
+    }
+
+    pub(crate) fn elector(&self, identity: &str) -> Elector {
+        elector(self.store(), identity)
     }
 
     pub(crate) fn json(&self) -> Value {

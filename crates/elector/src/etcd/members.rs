@@ -9,7 +9,7 @@ use prost::Message;
 use tonic::Status;
 use tracing::debug;
 
-use super::connection::{Connection, DialError, Token};
+use super::connection::{Connection, DialError, Token, was_not_sent};
 use super::failure;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, method};
 use super::options::{Endpoint, Login, Options, Tls};
@@ -46,6 +46,20 @@ impl Members {
 
     /// Asks one member.
     pub(super) async fn ask<Q, A>(&self, method: &'static str, question: Q) -> Result<A, Trouble>
+    where
+        Q: Message + Clone + 'static,
+        A: Message + Default + 'static,
+    {
+        match self.ask_present(method, question.clone()).await {
+            // The connection was just being closed: the request has never left this process.
+            Err(Trouble::Status(_, status)) if was_not_sent(&status) => {
+                self.ask_present(method, question).await
+            }
+            asked => asked,
+        }
+    }
+
+    async fn ask_present<Q, A>(&self, method: &'static str, question: Q) -> Result<A, Trouble>
     where
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,

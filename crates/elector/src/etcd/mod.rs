@@ -6,7 +6,8 @@
 //! - No etcd lease: its time is counted by another machine's clock, and what it deletes would have to be waited out anyway.
 //! - Requests and the watch have connections of their own, to different members if there are several. A request that is given up
 //!   takes its connection with it, and the next one goes to the next member. A member without a leader says so at once and is left.
-//! - Nothing is tried again here, but a request that was refused for an old token: it is sent once more with a new one.
+//! - Nothing is tried again here, but what had certainly no effect: a request that never left this process, because its connection was just
+//!   closed, and one that was refused for an old token. Each is sent once more.
 //!
 //! Certificates and passwords are read from their files for every connection and login. Least privilege: a role with
 //! `readwrite` on the one key.

@@ -1,11 +1,13 @@
 //! Certificates from files, read anew for every connection, so that they can be replaced while we run.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -24,13 +26,19 @@ pub(super) async fn connect(
     let config = config.map_err(|error| DialError::Tls(error.to_string()))??;
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| DialError::Tls(format!("{host:?} is no name that a certificate can bear")))?;
-    let stream = TlsConnector::from(Arc::new(config))
-        .connect(name, tcp)
-        .await;
-    stream.map_err(|error| match find::<rustls::Error>(&error) {
-        Some(wrong) => DialError::Tls(in_words(wrong, files)),
-        None => DialError::Unreachable(error),
-    })
+    let connected = async {
+        let connector = TlsConnector::from(Arc::new(config));
+        let mut stream = connector.connect(name, tcp).await?;
+        // Only now does TLS 1.3 tell whether our own certificate is accepted; a member speaks first.
+        stream.fill_buf().await?;
+        Ok(stream)
+    };
+    connected
+        .await
+        .map_err(|error: io::Error| match find::<rustls::Error>(&error) {
+            Some(wrong) => DialError::Tls(in_words(wrong, files)),
+            None => DialError::Unreachable(error),
+        })
 }
 
 /// What is wrong, and which file to look at.
