@@ -317,6 +317,8 @@ impl EtcdCluster {
                 self.members[member].ports.etcd_peer
             ),
             "--unsafe-no-fsync".to_owned(),
+            // As is usual from 3.5 on: who comes back does not make the others choose again.
+            "--pre-vote=true".to_owned(),
         ]);
         if let Some(tls) = &self.tls {
             if self.client_certificates {

@@ -6,7 +6,7 @@ use futures_util::future::select;
 use soloist_elector::testing::in_time;
 use soloist_elector::{Elector, Term, clock};
 
-use crate::harness::{Etcd, goes_on};
+use crate::harness::{Etcd, goes_on, is_renewed};
 
 async fn lead(elector: &Elector) -> Term {
     in_time(elector.lead()).await.unwrap()
@@ -31,6 +31,7 @@ async fn a_member_that_is_killed_costs_no_leadership() {
         etcd.cluster().kill(member);
         goes_on(&term).await;
         etcd.cluster().start_again(member).unwrap();
+        is_renewed(&term).await;
     }
     assert!(term.is_valid());
 }
@@ -46,6 +47,7 @@ async fn the_leader_of_the_members_is_paused_and_leadership_goes_on() {
         goes_on(&term).await;
         etcd.cluster().thaw(first).unwrap();
         etcd.cluster().wait_until_healthy().unwrap();
+        is_renewed(&term).await;
     }
 }
 
@@ -59,6 +61,7 @@ async fn a_member_that_is_cut_off_from_the_others_is_left() {
         goes_on(&term).await;
         etcd.cluster().join();
         etcd.cluster().wait_until_healthy().unwrap();
+        is_renewed(&term).await;
     }
 }
 

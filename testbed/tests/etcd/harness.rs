@@ -40,6 +40,17 @@ pub(crate) async fn goes_on(term: &Term) {
     in_time(renewed).await;
 }
 
+/// Waits for the next renewal: one fault at a time.
+pub(crate) async fn is_renewed(term: &Term) {
+    let before = term.valid_until();
+    let renewed = async {
+        while term.valid_until() == before {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    in_time(renewed).await;
+}
+
 /// What was refused, in words.
 pub(crate) fn refused<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
     match outcome {

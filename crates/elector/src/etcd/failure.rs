@@ -143,14 +143,17 @@ const OLD_TOKENS: [&str; 2] = [
 
 /// Whether a member in good health says this: then another one would, too.
 pub(super) fn is_an_answer(status: &Status) -> bool {
-    status.message().starts_with("etcdserver: ")
-        && matches!(
-            status.code(),
-            Code::PermissionDenied
-                | Code::InvalidArgument
-                | Code::FailedPrecondition
-                | Code::Unauthenticated
-        )
+    // It has a new leader, so it is not the one that has lost the others.
+    let is_led = status.message() == "etcdserver: leader changed";
+    is_led
+        || status.message().starts_with("etcdserver: ")
+            && matches!(
+                status.code(),
+                Code::PermissionDenied
+                    | Code::InvalidArgument
+                    | Code::FailedPrecondition
+                    | Code::Unauthenticated
+            )
 }
 
 pub(super) fn is_an_old_token(status: &Status) -> bool {
