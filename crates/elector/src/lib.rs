@@ -8,7 +8,7 @@
 //!   program writes elsewhere.
 //! - [`Driver`]: the level below, for programs that act on every event themselves.
 //! - [`StoreCarrier`]: only the way to the store and back, for who drives the machines of [`soloist_core`].
-//! - [`LeaseStore`]: where the lease lives. `kubernetes`, `file` and `memory`, each behind
+//! - [`LeaseStore`]: where the lease lives. `kubernetes`, `etcd`, `file` and `memory`, each behind
 //!   the feature of that name.
 //!
 //! ```
@@ -51,18 +51,24 @@ pub mod carrier;
 pub mod clock;
 pub mod driver;
 pub mod elector;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "file")]
 pub mod file;
+#[cfg(any(feature = "etcd", feature = "file"))]
+mod form;
 #[cfg(feature = "kubernetes")]
 pub mod kubernetes;
 #[cfg(feature = "memory")]
 pub mod memory;
-#[cfg(any(feature = "file", feature = "kubernetes"))]
+#[cfg(any(feature = "etcd", feature = "file", feature = "kubernetes"))]
 pub mod orders;
 pub mod random;
 mod readable;
 pub mod repeats;
-#[cfg(any(feature = "file", feature = "kubernetes"))]
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+mod seen;
+#[cfg(any(feature = "etcd", feature = "file", feature = "kubernetes"))]
 mod signature;
 pub mod store;
 #[cfg(feature = "testing")]

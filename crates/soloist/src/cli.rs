@@ -12,6 +12,7 @@ use soloist_process::{Signal, StopTo};
 
 use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
+use crate::etcd::EtcdArgs;
 use crate::inject::InjectArgs;
 use crate::listener::ListenAddress;
 use crate::logging::Filter;
@@ -216,11 +217,11 @@ pub(crate) struct PodFlags {
 /// Durations are written as 15s, 750ms or 1m30s.
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// The lease's name: the same in all replicas. Required on Kubernetes [default: made from the program's name]
+    /// The lease's name: the same in all replicas. Required on Kubernetes and etcd [default: made from the program's name]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, file, or file:PATH; or none: no election, every replica runs the program [default: kubernetes
-    /// in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; or none: no election, every replica runs
+    /// the program [default: kubernetes in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
@@ -254,6 +255,8 @@ pub(crate) struct RunArgs {
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,
 
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArgs,
     #[command(flatten)]
     pub(crate) timings: TimingArgs,
     #[command(flatten)]

@@ -9,6 +9,7 @@ mod delivery;
 mod doctor;
 pub mod duration;
 mod ending;
+mod etcd;
 mod health;
 mod inject;
 mod install;

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use soloist_core::backoff::Backoff;
 use soloist_core::ids::Identity;
 use soloist_core::ladder::{Ladder, LadderRequest};
@@ -57,11 +57,16 @@ impl TryFrom<RunArgs> for Settings {
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
-            (None, StoreChoice::Kubernetes) => bail!(
-                "on Kubernetes the lease needs a name, the same in all replicas and no other program's in the namespace: give \
-                 --name, or set SOLOIST_NAME (here, for example, --name {})",
-                name_of(&args.command[0])
-            ),
+            (None, StoreChoice::Kubernetes) => {
+                return Err(needs_a_name(
+                    "Kubernetes",
+                    "in the namespace",
+                    &args.command[0],
+                ));
+            }
+            (None, StoreChoice::Etcd(_)) => {
+                return Err(needs_a_name("etcd", "below the prefix", &args.command[0]));
+            }
         };
         let identity = args
             .identity
@@ -72,6 +77,7 @@ impl TryFrom<RunArgs> for Settings {
         let location = match store {
             StoreChoice::File(Some(path)) => Location::File(path),
             StoreChoice::File(None) => Location::File(default_path(&name)?),
+            StoreChoice::Etcd(address) => Location::Etcd(args.etcd.lease(&address, &name)),
             StoreChoice::Kubernetes => {
                 let mut options = Options::lease(&name);
                 if let Some(namespace) = args.namespace {
@@ -241,6 +247,14 @@ pub(crate) fn timings(args: &TimingArgs) -> anyhow::Result<Timings> {
     .context("the timings do not fit together")
 }
 
+fn needs_a_name(store: &str, neighbours: &str, program: &OsStr) -> anyhow::Error {
+    anyhow!(
+        "on {store} the lease needs a name, the same in all replicas and no other program's {neighbours}: give \
+         --name, or set SOLOIST_NAME (here, for example, --name {})",
+        name_of(program)
+    )
+}
+
 /// A lease's name from a program's: what Kubernetes allows of it.
 fn name_of(program: &OsStr) -> String {
     let path = std::path::Path::new(program);
@@ -258,6 +272,8 @@ fn name_of(program: &OsStr) -> String {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
     use crate::cli::{Cli, Command};
 
@@ -299,6 +315,9 @@ mod tests {
             (["--store", "redis"], "is not a store"),
             (["--wait", "10"], "is not a duration"),
             (["--store", "kubernetes"], "needs a name"),
+            (["--store", "etcd:a:1"], "on etcd the lease needs a name"),
+            (["--store", "etcd:a:b"], "is no address of an etcd"),
+            (["--etcd-user", "me"], "--etcd-password-file"),
             (["--log-level", "inof"], "says not what is to be logged"),
         ] {
             let error = format!("{:#}", settings(&flags).unwrap_err());

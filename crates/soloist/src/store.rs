@@ -11,6 +11,7 @@ use anyhow::{Context, bail};
 use rustix::process::geteuid;
 use soloist_core::time::Human;
 use soloist_core::timings::Timings;
+use soloist_elector::etcd::{self, EtcdStore};
 use soloist_elector::file::{FileStore, ProcessRef};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
@@ -21,6 +22,7 @@ use tokio::time::timeout;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     Kubernetes,
+    Etcd(etcd::Address),
     File(Option<PathBuf>),
     /// There is no lease: every replica runs the program.
     None,
@@ -35,8 +37,13 @@ impl FromStr for StoreChoice {
             None if text == "file" => Ok(Self::File(None)),
             None if text == "none" => Ok(Self::None),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(Some(path.into()))),
+            Some(("etcd", address)) => {
+                let address = address.parse().map(Self::Etcd);
+                address.map_err(|error: etcd::AddressError| error.to_string())
+            }
             _ => Err(format!(
-                "{text:?} is not a store: write kubernetes, file, file:PATH, or none to run the program in every replica"
+                "{text:?} is not a store: write kubernetes, etcd:HOST:PORT/PREFIX, file, file:PATH, or none to run the program in every \
+                 replica"
             )),
         }
     }
@@ -56,6 +63,7 @@ impl StoreChoice {
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     Kubernetes(Options),
+    Etcd(etcd::Options),
     File(PathBuf),
     /// There is none.
     Nowhere,
@@ -78,6 +86,7 @@ impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Kubernetes(_) => write!(f, "kubernetes"),
+            Self::Etcd(options) => write!(f, "etcd:{}", options.address()),
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Nowhere => write!(f, "none"),
         }
@@ -122,6 +131,10 @@ pub(crate) async fn connect(
     match location {
         Location::Kubernetes(options) => {
             let store = KubernetesStore::connect(options).await?;
+            Ok((Some(StoreCarrier::new(store, limit)), names(None)))
+        }
+        Location::Etcd(options) => {
+            let store = EtcdStore::new(options);
             Ok((Some(StoreCarrier::new(store, limit)), names(None)))
         }
         Location::File(path) => {
@@ -179,7 +192,17 @@ mod tests {
         assert_eq!("none".parse(), Ok(StoreChoice::None));
         let path = StoreChoice::File(Some("/x/y".into()));
         assert_eq!("file:/x/y".parse(), Ok(path));
-        for wrong in ["", "etcd", "file:", "kubernetes:x", "none:x"] {
+        let etcd = StoreChoice::Etcd("a:1,b:2/x".parse().unwrap());
+        assert_eq!("etcd:a:1,b:2/x".parse(), Ok(etcd));
+        for wrong in [
+            "",
+            "etcd",
+            "etcd:",
+            "etcd:a:b",
+            "file:",
+            "kubernetes:x",
+            "none:x",
+        ] {
             assert!(wrong.parse::<StoreChoice>().is_err(), "{wrong}");
         }
     }

@@ -9,7 +9,7 @@ use crate::{Error, cache::run_dir, cluster::sweep};
 
 pub(crate) const LOCK: &str = "owner.lock";
 
-/// A control plane's own folder. Its lock is held as long as its owner lives, so that the next one can sweep
+/// A control plane's own folder, or an etcd's. Its lock is held as long as its owner lives, so that the next one can sweep
 /// up after an owner that was killed.
 #[derive(Debug)]
 pub(crate) struct Folder {
@@ -19,7 +19,7 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn create() -> Result<Self, Error> {
+    pub(crate) fn create() -> Result<Self, Error> {
         let run_dir = run_dir();
         let planes = run_dir.join("planes");
         fs::create_dir_all(&planes).map_err(Error::io("create", &planes))?;
@@ -42,11 +42,11 @@ impl Folder {
         })
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.dir.path()
     }
 
-    pub(super) fn run_dir(&self) -> &Path {
+    pub(crate) fn run_dir(&self) -> &Path {
         &self.run_dir
     }
 

@@ -21,7 +21,7 @@ use soloist_core::ids::Version;
 use super::counter::{Counter, fingerprint, first_version};
 use super::failure;
 use super::folder::{Folder, OpenFolder, beside};
-use super::form::Form;
+use crate::form::Form;
 use crate::store::StoreError;
 
 /// Much more than a lease needs; a file of this size is not one.

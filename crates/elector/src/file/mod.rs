@@ -24,7 +24,7 @@ mod counter;
 mod disk;
 mod failure;
 mod folder;
-mod form;
+mod household;
 mod process;
 mod surroundings;
 mod thread;
@@ -41,9 +41,9 @@ use soloist_core::ids::{InstanceId, Version};
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 
+use crate::form::Form;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 use disk::{Change, Disk, Locked};
-use form::Form;
 use process::Household;
 use thread::StoreThread;
 use tokio::sync::oneshot;
@@ -122,7 +122,7 @@ impl FileStore {
                 .signed()
                 .is_some_and(|s| Some(s.instance) == instance);
             if ours && record.holder.is_some() {
-                form.set_household(Some(&household));
+                household::set(&mut form, Some(&household));
                 locked.replace(&form, Change::Correction)?;
             }
             Ok(())
@@ -176,7 +176,7 @@ impl Inner {
         match self.disk.lock(given_up) {
             Ok(locked) => Ok(Look {
                 snapshot: snapshot(&locked),
-                household: locked.form().and_then(Form::household),
+                household: locked.form().and_then(household::of),
             }),
             // Whoever deletes the folder deletes the lease, also where this user cannot make it again.
             Err(_) if self.disk.folder_is_gone() => Ok(Look {
@@ -214,7 +214,9 @@ impl Inner {
                 )));
             }
         };
-        form.set(record, purpose, household.as_ref());
+        form.set(record, purpose);
+        let household = household.filter(|_| record.holder.is_some());
+        household::set(&mut form, household.as_ref());
         let change = match purpose {
             Purpose::Acquire => Change::NewTerm,
             Purpose::Renew | Purpose::Release => Change::Progress,
@@ -288,6 +290,6 @@ struct Look {
 
 fn snapshot(locked: &Locked<'_>) -> Snapshot {
     let mut snapshot = Snapshot::new(locked.version(), locked.form().map(Form::record));
-    snapshot.holder_gone = locked.form().is_some_and(Form::holder_is_gone);
+    snapshot.holder_gone = locked.form().is_some_and(household::is_gone);
     snapshot
 }

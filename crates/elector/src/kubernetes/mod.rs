@@ -20,7 +20,6 @@ mod retry_after;
 mod source;
 mod watch;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::Stream;
@@ -35,6 +34,7 @@ use tracing::warn;
 
 use crate::clock;
 use crate::repeats::Repeats;
+use crate::seen::Seen;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 use connection::Connection;
 use failure::Asked;
@@ -57,17 +57,9 @@ struct Inner {
     server: String,
     requests: Request,
     watch_seconds: u32,
-    seen: Mutex<Seen>,
+    /// The objects, with what is not ours in them.
+    seen: Mutex<Seen<Value>>,
     complaints: Mutex<Repeats>,
-}
-
-/// What we have seen of the object, so that we can send back what is not ours.
-#[derive(Debug, Default)]
-struct Seen {
-    /// As last seen at each version, least recently seen first: after a restore of etcd the newest version is a low one.
-    objects: VecDeque<(Version, Value)>,
-    /// The newest read: a version, and a later one of the whole cluster at which it still was the newest.
-    listed: Option<(Version, Version)>,
 }
 
 impl KubernetesStore {
@@ -161,7 +153,7 @@ impl Inner {
         asked.failed(error)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Seen<Value>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,21 +188,14 @@ impl Inner {
                 self.remember(item)?
             }
         };
-        self.seen().listed = Some((found.version, cluster));
+        self.seen().was_read(found.version, cluster);
         Ok(found)
     }
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
         let snapshot = object::snapshot(&item)?;
         self.complain_of_orders(&item);
-        let mut seen = self.seen();
-        seen.objects
-            .retain(|(version, _)| *version != snapshot.version);
-        seen.objects.push_back((snapshot.version, item));
-        // The election writes on the newest that it was told; a few more, because the watch may be ahead.
-        while seen.objects.len() > 8 {
-            seen.objects.pop_front();
-        }
+        self.seen().remember(snapshot.version, item);
         Ok(snapshot)
     }
 
@@ -227,12 +212,6 @@ impl Inner {
         self.complaints
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn object_at(&self, version: Version) -> Option<Value> {
-        let seen = self.seen();
-        let found = seen.objects.iter().find(|(of, _)| *of == version);
-        found.map(|(_, object)| object.clone())
     }
 
     async fn write(
@@ -256,7 +235,7 @@ impl Inner {
     }
 
     fn seen_at(&self, version: Version) -> Result<Value, StoreError> {
-        self.object_at(version).ok_or_else(|| {
+        self.seen().at(version).ok_or_else(|| {
             StoreError::LostRace(format!(
                 "version {version} has not been seen here, so it must be read first"
             ))

@@ -30,8 +30,9 @@ pub(super) fn changes(
     inner: Arc<Inner>,
     after: Version,
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+    let last = inner.seen().newest_known(after);
     let watching = Watching {
-        last: inner.newest_known(after),
+        last,
         told: after,
         inner,
         events: None,
@@ -46,15 +47,6 @@ pub(super) fn changes(
 }
 
 impl Inner {
-    /// A lease that nobody touches keeps its version while the cluster's grows, until the server has
-    /// forgotten so old a version. If a later one is known to have brought nothing, begin there.
-    fn newest_known(&self, after: Version) -> Version {
-        match self.seen().listed {
-            Some((version, cluster)) if version == after => cluster.max(after),
-            _ => after,
-        }
-    }
-
     fn watch_timeout(&self) -> Duration {
         Duration::from_secs(self.watch_seconds.into())
     }

@@ -1,6 +1,7 @@
 //! `soloist doctor`: looks at all that an election needs, and says what is wrong and what to do.
 
 mod cluster;
+mod etcd;
 mod file;
 mod lease;
 mod machine;
@@ -18,6 +19,7 @@ use soloist_elector::kubernetes::Options;
 
 use crate::cli::{StopArgs, TimingArgs};
 use crate::duration::parse as duration;
+use crate::etcd::EtcdArgs;
 use crate::report::{Report, Summary, Verdict, read};
 use crate::settings;
 use crate::store::{NoLease, StoreChoice, default_path};
@@ -38,7 +40,7 @@ pub(crate) struct DoctorArgs {
     /// The lease's name [default: what the Deployment or StatefulSet says]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
@@ -67,6 +69,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) output: Output,
 
     #[command(flatten)]
+    pub(crate) etcd: EtcdArgs,
+    #[command(flatten)]
     pub(crate) timings: TimingArgs,
     #[command(flatten)]
     pub(crate) stopping: StopArgs,
@@ -93,6 +97,10 @@ impl DoctorArgs {
         match self.store() {
             StoreChoice::None => return Err(NoLease.into()),
             StoreChoice::Kubernetes => self.kubernetes(&timings, &mut report).await?,
+            StoreChoice::Etcd(address) => {
+                let name = self.name.as_deref().context("which lease? Give --name")?;
+                etcd::check(self.etcd.lease(&address, name), &timings, &mut report).await;
+            }
             StoreChoice::File(path) => {
                 let name = self.name.as_deref();
                 let path = match (path, name) {

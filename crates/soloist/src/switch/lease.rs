@@ -8,6 +8,7 @@ use soloist_core::ids::Version;
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use soloist_core::time::Human;
+use soloist_elector::etcd::EtcdStore;
 use soloist_elector::file::FileStore;
 use soloist_elector::kubernetes::{KubernetesStore, Options};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
@@ -29,6 +30,7 @@ pub(super) struct WhichLease;
 /// A lease, wherever it is.
 pub(super) enum Lease {
     Kubernetes(KubernetesStore),
+    Etcd(EtcdStore),
     File(FileStore),
 }
 
@@ -41,6 +43,10 @@ impl LeaseArgs {
                 let _ = rustls::crypto::ring::default_provider().install_default();
                 let store = KubernetesStore::connect(self.options(name.ok_or(WhichLease)?)).await?;
                 Ok(Lease::Kubernetes(store))
+            }
+            StoreChoice::Etcd(address) => {
+                let options = self.etcd.lease(&address, name.ok_or(WhichLease)?);
+                Ok(Lease::Etcd(EtcdStore::new(options)))
             }
             StoreChoice::File(path) => {
                 let path = match path {
@@ -90,6 +96,7 @@ impl Lease {
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Kubernetes(store) => store.describe(),
+            Self::Etcd(store) => store.describe(),
             Self::File(store) => store.describe(),
         }
     }
@@ -99,6 +106,7 @@ impl Lease {
         let read = async {
             match self {
                 Self::Kubernetes(store) => store.read().await,
+                Self::Etcd(store) => store.read().await,
                 Self::File(store) => store.read().await,
             }
         };
@@ -120,6 +128,7 @@ impl Lease {
             let write = async {
                 match self {
                     Self::Kubernetes(store) => store.order(snapshot.version, &orders).await,
+                    Self::Etcd(store) => store.order(snapshot.version, &orders).await,
                     Self::File(store) => store.order(snapshot.version, &orders).await,
                 }
             };
@@ -148,6 +157,7 @@ impl Lease {
     pub(super) fn carrier(&self) -> StoreCarrier {
         match self {
             Self::Kubernetes(store) => StoreCarrier::new(store.clone(), PATIENCE),
+            Self::Etcd(store) => StoreCarrier::new(store.clone(), PATIENCE),
             Self::File(store) => StoreCarrier::new(store.clone(), PATIENCE),
         }
     }
@@ -163,6 +173,11 @@ impl Lease {
                 );
                 let object = super::pods::get(store, &path).await.ok();
                 (object, "/spec/acquireTime", "/spec/renewTime")
+            }
+            Self::Etcd(store) => {
+                let value = self.in_time(store.value()).await.ok().flatten();
+                let object = serde_json::from_slice(&value.unwrap_or_default()).ok();
+                (object, "/acquired", "/renewed")
             }
             Self::File(store) => {
                 let content = std::fs::read(store.path()).unwrap_or_default();

@@ -15,6 +15,7 @@ use clap::Args;
 use soloist_elector::StoreError;
 use soloist_elector::kubernetes::ConnectError;
 
+use crate::etcd::EtcdArgs;
 use crate::store::{NoLease, StoreChoice};
 pub(crate) use handover::HandoverArgs;
 pub(crate) use pause::{PauseArgs, ResumeArgs};
@@ -27,7 +28,7 @@ pub(crate) struct LeaseArgs {
     /// The lease's name, as the replicas were told
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, file, or file:PATH [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
@@ -39,6 +40,8 @@ pub(crate) struct LeaseArgs {
     /// A context of the kubeconfig instead of its current one
     #[arg(long, env = "SOLOIST_CONTEXT")]
     pub(crate) context: Option<String>,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArgs,
 }
 
 /// Why something was not done. Nothing has changed then, unless it says so.

@@ -94,6 +94,7 @@ impl Seen {
                 pods.map_err(|failure| format!("the Pods cannot be read: {failure}"))
             }
             (Lease::Kubernetes(_), None) => Err("nobody has led yet".into()),
+            (Lease::Etcd(_), _) => Err("etcd does not tell who stands by".into()),
             (Lease::File(_), _) => Err("a file does not tell who stands by".into()),
         };
         let pause = record.orders.pause.filter(|_| is_paused(record)).map(|p| {

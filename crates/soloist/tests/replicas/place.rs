@@ -1,10 +1,12 @@
-//! Where the leases of the tests live: in a file each or, with `SOLOIST_TEST_STORE=kubernetes`, on the real API server.
+//! Where the leases of the tests live: in a file each or, with `SOLOIST_TEST_STORE=kubernetes`, on the real API server, or with
+//! `SOLOIST_TEST_STORE=etcd` in a real etcd of three members.
 
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use testbed::{Account, ControlPlane};
+use testbed::{Account, ControlPlane, EtcdCluster, EtcdTransport};
 use tokio::runtime::Runtime;
 
 /// Every lease's name.
@@ -18,29 +20,41 @@ pub(crate) struct Place {
     pub(crate) lease: Vec<String>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Store {
+    File,
+    Kubernetes,
+    Etcd,
+}
+
 /// One kind of place, and timings that it is quick enough for.
 pub(crate) struct Wanted {
-    kubernetes: bool,
+    store: Store,
     pub(crate) lease: Duration,
     timings: [&'static str; 3],
 }
 
 /// Whether a test may lay hands on the lease as a file; the suite `kubernetes` does the like on the API server.
 pub(crate) fn is_a_file() -> bool {
-    !Place::wanted().kubernetes
+    Place::wanted().store == Store::File
 }
 
 impl Place {
     pub(crate) fn wanted() -> Wanted {
-        let kubernetes = std::env::var("SOLOIST_TEST_STORE").is_ok_and(|s| s == "kubernetes");
-        match kubernetes {
-            true => Wanted {
-                kubernetes,
+        let store = match std::env::var("SOLOIST_TEST_STORE").as_deref() {
+            Err(_) | Ok("" | "file") => Store::File,
+            Ok("kubernetes") => Store::Kubernetes,
+            Ok("etcd") => Store::Etcd,
+            Ok(other) => panic!("SOLOIST_TEST_STORE={other}: it is file, kubernetes or etcd"),
+        };
+        match store {
+            Store::Kubernetes | Store::Etcd => Wanted {
+                store,
                 lease: Duration::from_secs(3),
                 timings: ["3s", "2200ms", "300ms"],
             },
-            false => Wanted {
-                kubernetes,
+            Store::File => Wanted {
+                store,
                 lease: Duration::from_secs(2),
                 timings: ["2s", "1400ms", "200ms"],
             },
@@ -56,9 +70,10 @@ impl Place {
             format!("--renew-deadline={renew}"),
             format!("--retry-period={retry}"),
         ];
-        let lease = match wanted.kubernetes {
-            false => vec![format!("--store=file:{}", folder.join("lease").display())],
-            true => on_the_api_server().into(),
+        let lease = match wanted.store {
+            Store::File => vec![format!("--store=file:{}", folder.join("lease").display())],
+            Store::Kubernetes => on_the_api_server().into(),
+            Store::Etcd => vec![in_etcd()],
         };
         flags.extend(lease.clone());
         Self { flags, lease }
@@ -73,6 +88,17 @@ impl Place {
             lease: Vec::new(),
         }
     }
+}
+
+fn in_etcd() -> String {
+    static ETCD: OnceLock<EtcdCluster> = OnceLock::new();
+    static LEASES: AtomicUsize = AtomicUsize::new(0);
+    let etcd = ETCD.get_or_init(|| {
+        let etcd = EtcdCluster::start(3, EtcdTransport::Plain);
+        etcd.expect("SOLOIST_TEST_STORE=etcd needs etcd and etcdctl")
+    });
+    let number = LEASES.fetch_add(1, Ordering::Relaxed);
+    format!("--store=etcd:{}/test-{number}", etcd.endpoints())
 }
 
 fn on_the_api_server() -> [String; 3] {

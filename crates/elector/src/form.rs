@@ -1,4 +1,4 @@
-//! The record as JSON.
+//! The record as JSON: a lease file's content, and the value of a key in etcd.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -7,22 +7,21 @@ use soloist_core::ids::Identity;
 use soloist_core::orders::Orders;
 use soloist_core::record::Record;
 
-use super::process::Household;
 use crate::{orders, signature};
 
 const FORMAT: &str = "soloist-lease";
 const FORMAT_VERSION: u64 = 1;
 
-/// The record file's content.
+/// A lease record as JSON. Fields that are not ours are kept.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Form(Map<String, Value>);
+pub(crate) struct Form(Map<String, Value>);
 
 impl Form {
-    /// Reads a record file.
+    /// Reads a record.
     ///
     /// # Errors
     /// What is wrong with it, as a sentence's end: `it …`.
-    pub(super) fn parse(content: &[u8]) -> Result<Self, String> {
+    pub(crate) fn parse(content: &[u8]) -> Result<Self, String> {
         if content.is_empty() {
             return Err("is empty".into());
         }
@@ -44,7 +43,7 @@ impl Form {
         }
     }
 
-    pub(super) fn record(&self) -> Record {
+    pub(crate) fn record(&self) -> Record {
         let text = |name: &str| self.0.get(name).and_then(Value::as_str);
         Record {
             holder: text("holder").and_then(Identity::found),
@@ -63,22 +62,23 @@ impl Form {
         }
     }
 
-    pub(super) fn household(&self) -> Option<Household> {
-        Household::from_json(self.0.get("processes")?)
+    /// A field that only one of the stores knows.
+    #[cfg(feature = "file")]
+    pub(crate) fn field(&self, name: &str) -> Option<&Value> {
+        self.0.get(name)
     }
 
-    /// Whether this is held by the one who signed it, and all who could act for it are dead.
-    pub(super) fn holder_is_gone(&self) -> bool {
-        let record = self.record();
-        record.holder.is_some()
-            && record.signed().is_some()
-            && self
-                .household()
-                .is_some_and(|household| household.is_gone())
+    /// Sets such a field, or takes it away.
+    #[cfg(feature = "file")]
+    pub(crate) fn set_field(&mut self, name: &str, value: Option<Value>) {
+        match value {
+            Some(value) => self.0.insert(name.into(), value),
+            None => self.0.remove(name),
+        };
     }
 
     /// Writes over what is ours, and keeps the rest.
-    pub(super) fn set(&mut self, record: &Record, purpose: Purpose, household: Option<&Household>) {
+    pub(crate) fn set(&mut self, record: &Record, purpose: Purpose) {
         let now = json!(Timestamp::now().to_string());
         let mut put = |name: &str, value: Value| self.0.insert(name.into(), value);
         put("format", json!(FORMAT));
@@ -98,12 +98,11 @@ impl Form {
             Purpose::Acquire | Purpose::Release => put("acquired", now),
             Purpose::Renew => None,
         };
-        self.set_household(household.filter(|_| record.holder.is_some()));
         self.set_orders(&record.orders);
     }
 
     /// Writes over the orders that are there, and keeps those that nobody can read, for people.
-    pub(super) fn set_orders(&mut self, wanted: &Orders) {
+    pub(crate) fn set_orders(&mut self, wanted: &Orders) {
         let found = self.record().orders;
         let mut put = |name: &str, text: Option<String>| match text {
             Some(text) => self.0.insert(name.into(), json!(text)),
@@ -120,14 +119,7 @@ impl Form {
         }
     }
 
-    pub(super) fn set_household(&mut self, household: Option<&Household>) {
-        match household {
-            Some(household) => self.0.insert("processes".into(), household.to_json()),
-            None => self.0.remove("processes"),
-        };
-    }
-
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         format!("{:#}\n", Value::Object(self.0.clone())).into_bytes()
     }
 }
@@ -170,6 +162,5 @@ mod tests {
             orders: Orders::NONE,
         };
         assert_eq!(form.record(), nothing);
-        assert!(!form.holder_is_gone());
     }
 }

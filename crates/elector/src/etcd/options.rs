@@ -1,0 +1,194 @@
+//! Which etcd, which key in it, and who we are there.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// etcd's own port for clients.
+const PORT: u16 = 2379;
+/// Where leases are if nothing else is said.
+const PREFIX: &str = "soloist";
+
+/// One member's address for clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    pub(super) host: String,
+    pub(super) port: u16,
+}
+
+impl FromStr for Endpoint {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let wrong = || AddressError(text.to_owned());
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
+                (host, port.strip_prefix(':'))
+            }
+            None => match text.rsplit_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (text, None),
+            },
+        };
+        let port = match port {
+            Some(port) => port.parse().map_err(|_| wrong())?,
+            None => PORT,
+        };
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        let is_name = !host.is_empty() && host.chars().all(plain);
+        match is_name && (text.starts_with('[') || !host.contains(':')) {
+            true => Ok(Self {
+                host: host.to_owned(),
+                port,
+            }),
+            false => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        match host.contains(':') {
+            true => write!(f, "[{host}]:{port}"),
+            false => write!(f, "{host}:{port}"),
+        }
+    }
+}
+
+/// Why a text names no etcd.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no address of an etcd: write HOST:PORT[,HOST:PORT…]/PREFIX, an IPv6 address in brackets"
+)]
+pub struct AddressError(String);
+
+/// The members of an etcd, and the prefix of leases in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    pub(super) endpoints: Vec<Endpoint>,
+    pub(super) prefix: String,
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    /// `HOST:PORT[,HOST:PORT…][/PREFIX]`.
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let (members, prefix) = text.split_once('/').unwrap_or((text, PREFIX));
+        let endpoints = members.split(',').map(str::parse).collect::<Result<_, _>>();
+        let prefix = prefix.trim_end_matches('/');
+        if prefix.is_empty() {
+            return Err(AddressError(text.to_owned()));
+        }
+        Ok(Self {
+            endpoints: endpoints?,
+            prefix: prefix.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, endpoint) in self.endpoints.iter().enumerate() {
+            let comma = if n == 0 { "" } else { "," };
+            write!(f, "{comma}{endpoint}")?;
+        }
+        write!(f, "/{}", self.prefix)
+    }
+}
+
+/// Whom we trust, and who we are: files, read anew for every connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The certificates of who may sign a member's (PEM).
+    pub ca: PathBuf,
+    /// Our own certificate and its key (PEM).
+    pub identity: Option<(PathBuf, PathBuf)>,
+}
+
+/// A user of etcd's, and the file that its password is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The user.
+    pub user: String,
+    /// Read anew whenever we log in; a line's end at its end is no part of it.
+    pub password_file: PathBuf,
+}
+
+/// A lease in an etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub(super) address: Address,
+    pub(super) name: String,
+    pub(super) tls: Option<Tls>,
+    pub(super) login: Option<Login>,
+}
+
+impl Options {
+    /// The lease of this name below the address's prefix; without TLS, as nobody.
+    pub fn lease(address: Address, name: impl Into<String>) -> Self {
+        Self {
+            address,
+            name: name.into(),
+            tls: None,
+            login: None,
+        }
+    }
+
+    /// By TLS.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// As this user.
+    #[must_use]
+    pub fn login(mut self, login: Login) -> Self {
+        self.login = Some(login);
+        self
+    }
+
+    /// Where the members are.
+    #[must_use]
+    pub const fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn key(&self) -> String {
+        format!("{}/{}", self.address.prefix, self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_members_and_a_prefix() {
+        for (text, shown) in [
+            ("a:1", "a:1/soloist"),
+            ("a", "a:2379/soloist"),
+            ("a:1,b:2/x/y", "a:1,b:2/x/y"),
+            ("[::1]:7,[fe80::1]/x/", "[::1]:7,[fe80::1]:2379/x"),
+            ("a:1//x", "a:1//x"),
+        ] {
+            let address: Address = text.parse().unwrap();
+            assert_eq!(address.to_string(), shown);
+        }
+        for wrong in [
+            "", ":1", "a:", "a:x", "a:1,", "::1", "a b:1", "a:1/", "a:99999", "[a:1",
+        ] {
+            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_key_is_prefix_and_name() {
+        let key = |address: &str| Options::lease(address.parse().unwrap(), "demo").key();
+        assert_eq!(key("a:1/x/y"), "x/y/demo");
+        assert_eq!(key("a:1//x"), "/x/demo");
+    }
+}

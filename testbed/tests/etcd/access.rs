@@ -1,0 +1,147 @@
+//! Users, their passwords and rights.
+
+use std::path::{Path, PathBuf};
+
+use futures_util::StreamExt;
+use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::etcd::{EtcdStore, Login};
+use soloist_elector::testing::{held_by, in_time};
+use soloist_elector::{LeaseStore, WatchEnded};
+use tempfile::TempDir;
+
+use crate::harness::{Etcd, refused};
+
+const ROOT: &str = "first";
+
+struct Users {
+    etcd: Etcd,
+    folder: TempDir,
+}
+
+impl Users {
+    /// `me` may read and write the one key, `reader` only read it, `nobody` nothing.
+    fn new() -> Option<Self> {
+        let etcd = Etcd::own(1)?;
+        let key = etcd.key();
+        {
+            let mut cluster = etcd.cluster();
+            let order = |words: &[&str]| drop(cluster.etcdctl(words).unwrap());
+            for (role, right) in [("holder", "readwrite"), ("reader", "read")] {
+                order(&["role", "add", role]);
+                order(&["role", "grant-permission", role, right, &key]);
+            }
+            for (user, role) in [
+                ("me", Some("holder")),
+                ("reader", Some("reader")),
+                ("nobody", None),
+            ] {
+                order(&["user", "add", &format!("{user}:secret")]);
+                if let Some(role) = role {
+                    order(&["user", "grant-role", user, role]);
+                }
+            }
+            cluster.enable_users(ROOT).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("password"), "secret\n").unwrap();
+        Some(Self { etcd, folder })
+    }
+
+    fn password(&self) -> PathBuf {
+        self.folder.path().join("password")
+    }
+
+    fn store(&self, user: &str, password_file: &Path) -> EtcdStore {
+        let endpoint = self.etcd.cluster().endpoint(0);
+        EtcdStore::new(self.etcd.options(&endpoint).login(Login {
+            user: user.into(),
+            password_file: password_file.into(),
+        }))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_is_served_and_logs_in_again_when_its_token_is_not_known_any_more() {
+    let Some(users) = Users::new() else { return };
+    let store = users.store("me", &users.password());
+    in_time(store.may_write()).await.unwrap();
+    let record = held_by("a", 1, 1);
+    let written = in_time(store.write(Base::Absent, &record, Purpose::Acquire)).await;
+    let mut version = written.unwrap();
+    let mut changes = store.watch(version).boxed();
+    // The tokens of all users are forgotten.
+    users.etcd.cluster().etcdctl(&["auth", "disable"]).unwrap();
+    users
+        .etcd
+        .cluster()
+        .etcdctl_without_users(&["auth", "enable"])
+        .unwrap();
+    for n in 2..4 {
+        let record = held_by("a", 1, n);
+        let base = Base::Version(version);
+        let renewed = in_time(store.write(base, &record, Purpose::Renew)).await;
+        version = renewed.unwrap();
+    }
+    let seen = in_time(changes.next()).await.unwrap();
+    assert!(seen.is_ok(), "{seen:?}");
+    // A password that was changed is in the same file.
+    let change = ["user", "passwd", "me", "--interactive=false"];
+    users
+        .etcd
+        .cluster()
+        .etcdctl_with_input(&change, "other\n")
+        .unwrap();
+    std::fs::write(users.password(), "other").unwrap();
+    users.etcd.cluster().etcdctl(&["auth", "disable"]).unwrap();
+    users
+        .etcd
+        .cluster()
+        .etcdctl_without_users(&["auth", "enable"])
+        .unwrap();
+    in_time(store.read()).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_not_is_told_what_is_missing() {
+    let Some(users) = Users::new() else { return };
+    let password = users.password();
+    let endpoint = users.etcd.cluster().endpoint(0);
+    let nameless = users.etcd.store_at(&endpoint);
+    let told = refused(in_time(nameless.read()).await);
+    assert!(told.contains("--etcd-user"), "{told}");
+
+    let wrong = users.folder.path().join("wrong");
+    std::fs::write(&wrong, "guess").unwrap();
+    let told = refused(in_time(users.store("me", &wrong).read()).await);
+    assert!(told.contains("invalid user ID or password"), "{told}");
+    let missing = users.folder.path().join("missing");
+    let told = refused(in_time(users.store("me", &missing).read()).await);
+    assert!(told.contains("missing cannot be read"), "{told}");
+
+    let key = users.etcd.key();
+    let grant = format!("grant-permission ROLE readwrite '{key}'");
+    let nobody = users.store("nobody", &password);
+    let told = refused(in_time(nobody.read()).await);
+    assert!(
+        told.contains("the user nobody may not read") && told.contains(&grant),
+        "{told}"
+    );
+    let reader = users.store("reader", &password);
+    let found = in_time(reader.read()).await.unwrap();
+    for told in [
+        refused(in_time(reader.may_write()).await),
+        refused(in_time(reader.write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)).await),
+    ] {
+        assert!(
+            told.contains("the user reader may not write") && told.contains(&grant),
+            "{told}"
+        );
+    }
+    let ended = in_time(nobody.watch(found.version).boxed().next())
+        .await
+        .unwrap();
+    let Err(WatchEnded::Refused(told)) = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(told.to_string().contains(&grant), "{told}");
+}

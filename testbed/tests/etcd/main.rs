@@ -1,0 +1,10 @@
+//! The etcd store and elections on it, on a real etcd.
+#![allow(clippy::unwrap_used, reason = "a failing test says where")]
+
+mod access;
+mod certificates;
+mod conformance;
+mod faults;
+mod harness;
+mod links;
+mod watches;
