@@ -1,6 +1,7 @@
 //! The program `soloist`, as a library: for the programs that test it under their own name, and for those that read durations as
 //! it does. There is nothing else to call.
 
+mod announce;
 mod child;
 mod cli;
 mod command;
@@ -10,6 +11,8 @@ mod doctor;
 pub mod duration;
 mod ending;
 mod health;
+mod heirs;
+mod in_cluster;
 mod inject;
 mod install;
 mod logging;
@@ -33,6 +36,7 @@ mod switch;
 mod trees;
 mod trial;
 mod version;
+mod workload_labels;
 
 use std::fmt::Display;
 use std::io::Write;

@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) health_interval: Duration,
     pub(crate) health_timeout: Duration,
     pub(crate) wait: Option<Duration>,
+    /// Whether the Pod shows who leads.
+    pub(crate) label_role: bool,
     /// Whom the child becomes.
     pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
@@ -103,6 +105,7 @@ impl TryFrom<RunArgs> for Settings {
             health_interval: args.health.health_interval,
             health_timeout: args.health.health_timeout,
             wait: args.wait,
+            label_role: args.label_role,
             log: args.log,
             command: args.command,
         })
@@ -161,6 +164,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
+        ("--label-role", args.label_role),
     ];
     for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
         bail!(

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::control::{self, Control};
+use crate::in_cluster::InCluster;
 use crate::run::{Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
@@ -49,7 +50,7 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
     drop(clearing.spawn(|| clear_leftovers(&[notify::PREFIX, control::PREFIX])));
     let control = Control::open();
     let mut timer = Timer::new().context("no timer")?;
-    let (carrier, guard_names) = tokio::select! {
+    let connected = tokio::select! {
         connected = store::connect(settings.location.clone(), &config.timings) => connected?,
         // To connect may mean to run a credential plugin, which takes its time.
         signal = stop_signal(&mut signals) => {
@@ -61,14 +62,15 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
             return Ok(waited_in_vain());
         }
     };
+    let cluster = InCluster::start(connected.cluster, identity.clone(), settings.label_role);
+    let carrier = connected.carrier;
     let node = match &carrier {
         Some(_) => Node::new(clock::now(), config, settings.policy),
         None => Node::unopposed(clock::now(), settings.policy),
     };
-    let trees = Trees::new(supervisor, identity, guard_names);
-    Runner::new(settings, node, carrier, trees, signals, control, wait_until)
-        .run()
-        .await
+    let trees = Trees::new(supervisor, identity, connected.guard_names);
+    let runner = Runner::new(settings, node, carrier, trees, signals, control, cluster);
+    runner.waits_until(wait_until).run().await
 }
 
 /// The Pod that we are alone in: as its first process, in a PID namespace of our own, whatever a former container of
