@@ -102,7 +102,7 @@ async fn search(asking: &Asking, pod: &OwnPod) -> Option<Identity> {
     };
     match heir {
         Some(heir) => {
-            info!(heir = heir.name, "the release will name its heir");
+            info!(heir = %heir.name, "the release will name its heir");
             Identity::try_new(&heir.name).ok()
         }
         None => None,

@@ -185,7 +185,7 @@ impl Writer {
         let (namespace, name) = (&regarding["namespace"], &regarding["name"]);
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": { "generateName": format!("{}.", name.as_str().unwrap_or_default()), "namespace": namespace },
+            "metadata": { "generateName": format!("{}-", name.as_str().unwrap_or_default()), "namespace": namespace },
             "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             "reportingController": "soloist.dev/soloist",
             "reportingInstance": instance,

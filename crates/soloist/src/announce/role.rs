@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::api::{Asking, Refusal, Rule};
 use crate::own_pod::OwnPod;
@@ -28,15 +28,22 @@ pub(super) enum Role {
 }
 
 impl Role {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Leader => "leader",
+            Self::Standby => "standby",
+        }
+    }
+
     /// A merge patch.
     fn patch(self) -> Value {
-        let (role, cost) = match self {
-            Self::Leader => ("leader", json!("1000")),
-            Self::Standby => ("standby", Value::Null),
+        let cost = match self {
+            Self::Leader => json!("1000"),
+            Self::Standby => Value::Null,
         };
         json!({
             "metadata": {
-                "labels": { "soloist.dev/role": role },
+                "labels": { "soloist.dev/role": self.as_str() },
                 "annotations": { "controller.kubernetes.io/pod-deletion-cost": cost },
             },
         })
@@ -93,7 +100,10 @@ async fn work(
     loop {
         let (wish, role) = *wishes.borrow_and_update();
         let granted = match asking.merge(&path, &role.patch()).await {
-            Ok(_) => true,
+            Ok(_) => {
+                info!(role = %role.as_str(), "the Pod is labelled");
+                true
+            }
             Err(Refusal::Forbidden(message)) => {
                 warn!(
                     "--label-role: the Pod is not labelled, and nothing else changes. Add a rule to the Role: {RULE} ({message})"
