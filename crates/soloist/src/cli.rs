@@ -206,6 +206,8 @@ pub(crate) struct PodFlags {
     #[command(flatten)]
     pub(crate) health: HealthArgs,
     #[command(flatten)]
+    pub(crate) pod: PodArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
     /// Those that were given, as variables and their values.
     #[arg(skip)]
@@ -234,9 +236,6 @@ pub(crate) struct RunArgs {
     /// This replica's name in the lease [default: $POD_NAME, or the host's name and a random part]
     #[arg(long, env = "SOLOIST_IDENTITY")]
     pub(crate) identity: Option<String>,
-    /// Label this replica's Pod soloist.dev/role=leader or standby, so that a Service can select the leader; takes the right to patch Pods
-    #[arg(long, env = "SOLOIST_LABEL_ROLE", value_parser = BoolishValueParser::new())]
-    pub(crate) label_role: bool,
     /// Run the program to its end, once; release the lease and exit with its code
     #[arg(long, env = "SOLOIST_ONCE", value_parser = BoolishValueParser::new())]
     pub(crate) once: bool,
@@ -260,7 +259,17 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) health: HealthArgs,
     #[command(flatten)]
+    pub(crate) pod: PodArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Pod")]
+pub(crate) struct PodArgs {
+    /// Label this replica's Pod soloist.dev/role=leader or standby, so that a Service can select the leader; takes the right to patch Pods
+    #[arg(long, env = "SOLOIST_LABEL_ROLE", value_parser = BoolishValueParser::new())]
+    pub(crate) label_role: bool,
 }
 
 #[derive(Debug, Args)]

@@ -105,7 +105,7 @@ impl TryFrom<RunArgs> for Settings {
             health_interval: args.health.health_interval,
             health_timeout: args.health.health_timeout,
             wait: args.wait,
-            label_role: args.label_role,
+            label_role: args.pod.label_role,
             log: args.log,
             command: args.command,
         })
@@ -164,7 +164,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
-        ("--label-role", args.label_role),
+        ("--label-role", args.pod.label_role),
     ];
     for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
         bail!(
