@@ -208,6 +208,8 @@ pub(crate) struct PodFlags {
     #[command(flatten)]
     pub(crate) health: HealthArgs,
     #[command(flatten)]
+    pub(crate) pod: PodArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
     /// Those that were given, as variables and their values.
     #[arg(skip)]
@@ -264,7 +266,17 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) health: HealthArgs,
     #[command(flatten)]
+    pub(crate) pod: PodArgs,
+    #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Pod")]
+pub(crate) struct PodArgs {
+    /// Label this replica's Pod soloist.dev/role=leader or standby, so that a Service can select the leader; takes the right to patch Pods
+    #[arg(long, env = "SOLOIST_LABEL_ROLE", value_parser = BoolishValueParser::new())]
+    pub(crate) label_role: bool,
 }
 
 #[derive(Debug, Args)]

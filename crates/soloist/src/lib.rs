@@ -1,6 +1,7 @@
 //! The program `soloist`, as a library: for the programs that test it under their own name, and for those that read durations as
 //! it does. There is nothing else to call.
 
+mod announce;
 mod child;
 mod cli;
 mod command;
@@ -11,6 +12,8 @@ pub mod duration;
 mod ending;
 mod etcd;
 mod health;
+mod heirs;
+mod in_cluster;
 mod inject;
 mod install;
 mod listener;
@@ -36,6 +39,7 @@ mod switch;
 mod trees;
 mod trial;
 mod version;
+mod workload_labels;
 
 use std::fmt::Display;
 use std::io::Write;

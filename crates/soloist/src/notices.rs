@@ -94,6 +94,11 @@ impl Log {
         }
     }
 
+    /// Whether the last try to release the lease, if there was one, has landed.
+    pub(crate) const fn has_released(&self) -> bool {
+        matches!(self.release, Some(Release::Landed))
+    }
+
     fn heard(&mut self, now: Moment) {
         self.heard_at = Some(now);
         self.cut_off = false;

@@ -56,6 +56,11 @@ impl Observers {
         }
     }
 
+    /// Whether the lease has been released.
+    pub(crate) const fn has_released(&self) -> bool {
+        self.log.has_released()
+    }
+
     /// What it wants to be done with a tree.
     pub(crate) fn ordered(&mut self, node: &Node, tree: TreeId, command: TreeCommand) {
         if let Some(publisher) = &mut self.publisher {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Context;
 use serde_json::{Value, json};
 use soloist_core::ids::{Identity, TreeId};
-use soloist_core::node::{Node, Notice, Output, TreeEvent};
+use soloist_core::node::{Node, Notice, Output, TreeCommand, TreeEvent};
 use soloist_core::replica::{Outcome, StateName};
 use soloist_core::time::{Human, Moment};
 use soloist_elector::carrier::{Arrival, StoreCarrier};
@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use crate::control::protocol::{self, Request};
 use crate::control::{Asked, Control};
 use crate::ending::Ending;
+use crate::in_cluster::{Due, InCluster};
 use crate::observers::Observers;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
@@ -60,6 +61,7 @@ pub(crate) struct Runner {
     trees: Trees,
     signals: mpsc::UnboundedReceiver<Signalled>,
     control: Option<Control>,
+    cluster: InCluster,
     ending: Ending,
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
@@ -81,6 +83,7 @@ enum Woken {
     Tree(Result<Option<(TreeId, TreeEvent)>, Silence>),
     Signal(Signalled),
     Asked(Asked),
+    Due(Due),
     /// The grace period that the Pod really has.
     Grace(Duration),
     Time,
@@ -93,30 +96,37 @@ impl Runner {
         carrier: Option<StoreCarrier>,
         trees: Trees,
         signals: mpsc::UnboundedReceiver<Signalled>,
-        wait_until: Moment,
-        observers: Observers,
+        control: Option<Control>,
+        cluster: InCluster,
     ) -> Self {
         let terminal = Terminal::controlling();
         Self {
-            observers,
+            observers: Observers::default(),
             node,
             carrier,
             trees,
             signals,
-            control: None,
+            control,
+            cluster,
             ending: Ending::new(settings.grace_period, settings.prestop),
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
             next_status: next_status(settings.log.log_status),
-            wait_until,
+            wait_until: Moment::NEVER,
             waited_in_vain: false,
             settings,
         }
     }
 
-    /// One that can be asked.
-    pub(crate) fn with_control(self, control: Option<Control>) -> Self {
-        Self { control, ..self }
+    /// Who does not lead by then gives up.
+    pub(crate) const fn waits_until(mut self, wait_until: Moment) -> Self {
+        self.wait_until = wait_until;
+        self
+    }
+
+    /// They are told what goes on.
+    pub(crate) fn seen_by(self, observers: Observers) -> Self {
+        Self { observers, ..self }
     }
 
     /// Runs until it is told to stop; the exit code.
@@ -126,6 +136,7 @@ impl Runner {
             // Whoever is about to be stopped is not ready any more.
             self.show();
             if let Some(code) = self.carry_out().await {
+                self.cluster.finish().await;
                 return Ok(code);
             }
             self.show();
@@ -140,6 +151,7 @@ impl Runner {
                 event = self.trees.next() => Woken::Tree(event),
                 Some(signal) = self.signals.recv() => Woken::Signal(signal),
                 asked = Control::next(&mut self.control) => Woken::Asked(asked),
+                due = self.cluster.next() => Woken::Due(due),
                 grace = self.ending.real_grace() => Woken::Grace(grace),
                 rung = timer.until(wake) => { rung.context("no timer")?; Woken::Time }
             };
@@ -152,6 +164,9 @@ impl Runner {
                 Woken::Tree(Ok(None)) => {}
                 Woken::Tree(Ok(Some((tree, event)))) => {
                     self.observers.happened(now, tree, event);
+                    if self.node.tree() == Some(tree) {
+                        self.cluster.child(now, event);
+                    }
                     self.node.handle_tree(now, tree, event);
                 }
                 Woken::Tree(Err(Silence)) => {
@@ -161,6 +176,10 @@ impl Runner {
                 }
                 Woken::Signal(signal) => self.signalled(now, signal),
                 Woken::Asked(asked) => self.asked(now, asked),
+                Woken::Due(Due::Heir(heir)) => self.node.name_heir(heir),
+                Woken::Due(Due::Stop(tree)) => {
+                    self.trees.obey(&self.settings, tree, TreeCommand::Stop);
+                }
                 Woken::Grace(grace) => {
                     let left = self.ending.left_of(grace, now);
                     if grace < self.settings.grace_period {
@@ -207,6 +226,7 @@ impl Runner {
             info!(left = %Human(left), "left of the grace period after preStop");
             self.node.handle_grace(now, left);
         }
+        self.cluster.asked_to_stop(self.node.tenure().is_some());
         self.node.handle_stop_signal(now);
     }
 
@@ -279,7 +299,9 @@ impl Runner {
                 }
                 Output::Tree(tree, command) => {
                     self.observers.ordered(&self.node, tree, command);
-                    self.trees.obey(&self.settings, tree, command);
+                    if let Some(command) = self.cluster.command(clock::now(), tree, command) {
+                        self.trees.obey(&self.settings, tree, command);
+                    }
                 }
                 Output::Notice(notice) => self.noticed(&notice),
                 Output::Exit(outcome) => return Some(self.exit(outcome)),
@@ -296,6 +318,8 @@ impl Runner {
     }
 
     fn noticed(&mut self, notice: &Notice) {
+        let released = self.observers.has_released();
+        self.cluster.notice(clock::now(), notice, released);
         self.observers.notice(notice);
         match notice {
             Notice::Elected(_) => self.wait_until = Moment::NEVER,
@@ -365,7 +389,6 @@ mod tests {
     use soloist_core::election::Config;
     use soloist_core::ids::InstanceId;
     use soloist_core::ladder::{Ladder, LadderRequest};
-    use soloist_core::node::TreeCommand;
     use soloist_core::replica::{Exit, OnLoss, OnUnhealthy, Policy, Restarts};
     use soloist_core::timings::{Preset, Timings};
     use soloist_elector::memory::MemoryStore;

@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) wait: Option<Duration>,
     /// Where probes, people and Prometheus are answered.
     pub(crate) listen: Option<ListenAddress>,
+    /// Whether the Pod shows who leads.
+    pub(crate) label_role: bool,
     /// Whom the child becomes.
     pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
@@ -113,6 +115,7 @@ impl TryFrom<RunArgs> for Settings {
             health_timeout: args.health.health_timeout,
             wait: args.wait,
             listen: args.listen,
+            label_role: args.pod.label_role,
             log: args.log,
             command: args.command,
         })
@@ -171,6 +174,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
+        ("--label-role", args.pod.label_role),
     ];
     if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::control::{self, Control};
+use crate::in_cluster::InCluster;
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
@@ -73,7 +74,7 @@ pub(crate) async fn run(
     drop(clearing.spawn(|| clear_leftovers(&[notify::PREFIX, control::PREFIX])));
     let control = Control::open();
     let mut timer = Timer::new().context("no timer")?;
-    let (carrier, guard_names) = tokio::select! {
+    let connected = tokio::select! {
         connected = store::connect(settings.location.clone(), &config.timings) => connected?,
         // To connect may mean to run a credential plugin, which takes its time.
         signal = stop_signal(&mut signals) => {
@@ -86,18 +87,17 @@ pub(crate) async fn run(
             return Ok(waited_in_vain());
         }
     };
+    let cluster = InCluster::start(connected.cluster, identity.clone(), settings.label_role);
+    let carrier = connected.carrier;
     let node = match &carrier {
         Some(_) => Node::new(clock::now(), config, settings.policy),
         None => Node::unopposed(clock::now(), settings.policy),
     };
-    let trees = Trees::new(supervisor, identity, guard_names);
+    let trees = Trees::new(supervisor, identity, connected.guard_names);
     let observers = Observers::new(carrier.is_some(), publisher);
-    Runner::new(
-        settings, node, carrier, trees, signals, wait_until, observers,
-    )
-    .with_control(control)
-    .run()
-    .await
+    let runner = Runner::new(settings, node, carrier, trees, signals, control, cluster);
+    let runner = runner.seen_by(observers).waits_until(wait_until);
+    runner.run().await
 }
 
 /// To wait for the store is not to stand still.

@@ -121,21 +121,41 @@ fn is_own(home: &Path, user: u32) -> bool {
     home.is_absolute() && found.is_ok_and(|found| found.is_dir() && found.uid() == user)
 }
 
+/// The way to the lease.
+pub(crate) struct Connected {
+    /// `None` if there is no lease.
+    pub(crate) carrier: Option<StoreCarrier>,
+    pub(crate) guard_names: GuardNames,
+    /// For what else is done in the cluster that the lease is in.
+    pub(crate) cluster: Option<KubernetesStore>,
+}
+
+impl Connected {
+    fn to(carrier: Option<StoreCarrier>, store: Option<FileStore>, limit: Duration) -> Self {
+        Self {
+            carrier,
+            guard_names: GuardNames { store, limit },
+            cluster: None,
+        }
+    }
+}
+
 /// The way to the lease, if there is one.
-pub(crate) async fn connect(
-    location: Location,
-    timings: &Timings,
-) -> anyhow::Result<(Option<StoreCarrier>, GuardNames)> {
+pub(crate) async fn connect(location: Location, timings: &Timings) -> anyhow::Result<Connected> {
     let limit = timings.attempt_limit();
-    let names = |store| GuardNames { store, limit };
     match location {
         Location::Kubernetes(options) => {
             let store = KubernetesStore::connect(options).await?;
-            Ok((Some(StoreCarrier::new(store, limit)), names(None)))
+            let carrier = StoreCarrier::new(store.clone(), limit);
+            Ok(Connected {
+                cluster: Some(store),
+                ..Connected::to(Some(carrier), None, limit)
+            })
         }
         Location::Etcd(options) => {
             let store = EtcdStore::new(options);
-            Ok((Some(StoreCarrier::new(store, limit)), names(None)))
+            let carrier = StoreCarrier::new(store, limit);
+            Ok(Connected::to(Some(carrier), None, limit))
         }
         Location::File(path) => {
             let store = FileStore::open(&path)
@@ -146,9 +166,9 @@ pub(crate) async fn connect(
                 return Err(error.into());
             }
             let carrier = StoreCarrier::new(store.clone(), limit);
-            Ok((Some(carrier), names(Some(store))))
+            Ok(Connected::to(Some(carrier), Some(store), limit))
         }
-        Location::Nowhere => Ok((None, names(None))),
+        Location::Nowhere => Ok(Connected::to(None, None, limit)),
     }
 }
 

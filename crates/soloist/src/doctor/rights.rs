@@ -28,12 +28,78 @@ pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report)
         };
         report.add(GROUP, what, may(cluster, whose, user, verb, name).await);
     }
+    for extra in &EXTRAS {
+        let what = format!("optional: {}", extra.gives);
+        report.add(GROUP, what, extra.check(cluster, whose, user).await);
+    }
     if let Whose::Ours = whose {
         report.add(
             GROUP,
             "the namespace takes a lease (dry run)",
             takes_lease(cluster).await,
         );
+    }
+}
+
+/// Rights that soloist can do without.
+struct Extra {
+    gives: &'static str,
+    group: &'static str,
+    resource: &'static str,
+    verbs: &'static [&'static str],
+}
+
+const EXTRAS: [Extra; 4] = [
+    Extra {
+        gives: "Events tell who leads and why it stopped",
+        group: "events.k8s.io",
+        resource: "events",
+        verbs: &["create"],
+    },
+    Extra {
+        gives: "a leader whose Pod is told to end names an heir that stays, its real grace period is known, and status tells the replicas",
+        group: "",
+        resource: "pods",
+        verbs: &["get", "list"],
+    },
+    Extra {
+        gives: "the heir is right after a rollback, too",
+        group: "apps",
+        resource: "replicasets",
+        verbs: &["list"],
+    },
+    Extra {
+        gives: "--label-role shows the role on the Pod",
+        group: "",
+        resource: "pods",
+        verbs: &["patch"],
+    },
+];
+
+impl Extra {
+    async fn check(&self, cluster: &Cluster, whose: &Whose, user: &str) -> Verdict {
+        let Self {
+            group,
+            resource,
+            verbs,
+            ..
+        } = self;
+        for verb in *verbs {
+            let attributes = json!({
+                "namespace": cluster.namespace(), "verb": verb, "group": group, "resource": resource,
+            });
+            match review(cluster, whose, attributes).await {
+                Ok(answer) if is_allowed(&answer) => {}
+                Ok(_) => {
+                    return Verdict::good(format!(
+                        "no, {user} may not; with {{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
+                        verbs.join(", ")
+                    ));
+                }
+                Err(why) => return Verdict::Unknown(why),
+            }
+        }
+        Verdict::good("yes")
     }
 }
 
@@ -51,25 +117,11 @@ async fn may(
     if let Some(name) = name {
         attributes["name"] = json!(name);
     }
-    let (kind, spec) = match whose {
-        Whose::Ours => (
-            "SelfSubjectAccessReview",
-            json!({"resourceAttributes": attributes}),
-        ),
-        Whose::User(user) => (
-            "SubjectAccessReview",
-            json!({"resourceAttributes": attributes, "user": user, "groups": groups(user)}),
-        ),
-    };
-    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
-    let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
-    let answer = match cluster.post(&path, &review).await {
+    let answer = match review(cluster, whose, attributes).await {
         Ok(answer) => answer,
-        Err(failure) => {
-            return Verdict::Unknown(format!("{} may not ask: {failure}", cluster.user));
-        }
+        Err(why) => return Verdict::Unknown(why),
     };
-    if answer.pointer("/status/allowed") == Some(&Value::Bool(true)) {
+    if is_allowed(&answer) {
         return Verdict::good("");
     }
     let because = match text(&answer, "/status/reason") {
@@ -86,6 +138,28 @@ async fn may(
         ),
         read::RIGHTS,
     )
+}
+
+/// What the API server says to such a request; or why it cannot be asked.
+async fn review(cluster: &Cluster, whose: &Whose, attributes: Value) -> Result<Value, String> {
+    let (kind, spec) = match whose {
+        Whose::Ours => (
+            "SelfSubjectAccessReview",
+            json!({"resourceAttributes": attributes}),
+        ),
+        Whose::User(user) => (
+            "SubjectAccessReview",
+            json!({"resourceAttributes": attributes, "user": user, "groups": groups(user)}),
+        ),
+    };
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
+    let path = format!("/apis/authorization.k8s.io/v1/{}s", kind.to_lowercase());
+    let answer = cluster.post(&path, &review).await;
+    answer.map_err(|failure| format!("{} may not ask: {failure}", cluster.user))
+}
+
+fn is_allowed(answer: &Value) -> bool {
+    answer.pointer("/status/allowed") == Some(&Value::Bool(true))
 }
 
 fn rule(verb: &str, name: Option<&str>) -> String {

@@ -30,6 +30,9 @@ pub(crate) struct InjectArgs {
     /// Print no ServiceAccount, Role and RoleBinding: the rights are there already
     #[arg(long)]
     pub(crate) no_rights: bool,
+    /// Add rights that soloist can do without: Events, and an heir that stays when a leader's Pod is told to end
+    #[arg(long, conflicts_with = "no_rights")]
+    pub(crate) extra_rights: bool,
     /// Keep the container's probes, although they ask the program, which does not run on standbys
     #[arg(long)]
     pub(crate) keep_probes: bool,
@@ -118,6 +121,8 @@ fn rights(workload: &Workload<'_>, args: &InjectArgs, lease: &str) -> anyhow::Re
         role: format!("{}-soloist", workload.name()),
         role_binding: format!("{}-soloist", workload.name()),
         with_account: account.is_none(),
+        extra: args.extra_rights,
+        label_role: args.run.pod.label_role,
     })
 }
 

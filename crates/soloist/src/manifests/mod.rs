@@ -64,6 +64,9 @@ pub(crate) struct ManifestsArgs {
     /// Add a FlowSchema (cluster-wide), so that a flood of other requests does not delay the lease's
     #[arg(long)]
     pub(crate) flow_schema: bool,
+    /// Add rights that soloist can do without: Events, and an heir that stays when a leader's Pod is told to end
+    #[arg(long)]
+    pub(crate) extra_rights: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<String>,

@@ -52,6 +52,8 @@ impl Documents<'_> {
             role: args.or_name(&args.role).to_owned(),
             role_binding: args.or_name(&args.role_binding).to_owned(),
             with_account: true,
+            extra: args.extra_rights,
+            label_role: args.run.pod.label_role,
         }
     }
 

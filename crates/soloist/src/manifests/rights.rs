@@ -16,7 +16,32 @@ pub(crate) struct Rights {
     pub(crate) role_binding: String,
     /// Whether the account is made, too.
     pub(crate) with_account: bool,
+    /// Whether there are those that soloist can do without.
+    pub(crate) extra: bool,
+    /// Whether it may label its Pod.
+    pub(crate) label_role: bool,
 }
+
+const EXTRA: &str = "\
+# soloist can do without what follows. Events on the Lease and the Pods:
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create]
+# A leader whose Pod is told to end names an heir that is ready and of the newest revision. Nobody knows the names of such Pods before.
+- apiGroups: [\"\"]
+  resources: [pods]
+  verbs: [get, list]
+- apiGroups: [apps]
+  resources: [replicasets, statefulsets]
+  verbs: [get, list]
+";
+
+const LABEL_ROLE: &str = "\
+# For --label-role. The names of a Deployment's Pods are not known before, so these are all Pods of the namespace.
+- apiGroups: [\"\"]
+  resources: [pods]
+  verbs: [patch]
+";
 
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -41,6 +66,8 @@ automountServiceAccountToken: false
         let lease = list(&[&self.lease]);
         let of_role = self.metadata(role);
         let of_binding = self.metadata(&self.role_binding);
+        let extra = if self.extra { EXTRA } else { "" };
+        let label = if self.label_role { LABEL_ROLE } else { "" };
         write!(
             f,
             r#"apiVersion: rbac.authorization.k8s.io/v1
@@ -54,7 +81,7 @@ kind: Role
   resources: [leases]
   resourceNames: {lease}
   verbs: [get, list, watch, update]
----
+{extra}{label}---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 {of_binding}roleRef:

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::NotDone;
 use super::lease::PATIENCE;
+use crate::workload_labels;
 
 /// Why a request has failed.
 #[derive(Debug, thiserror::Error)]
@@ -24,15 +25,6 @@ impl Failure {
         matches!(self, Self::Answered { code, .. } if *code == wanted)
     }
 }
-
-/// Labels that differ between the Pods of one workload.
-const OF_ONE_POD: [&str; 5] = [
-    "pod-template-hash",
-    "controller-revision-hash",
-    "statefulset.kubernetes.io/pod-name",
-    "apps.kubernetes.io/pod-index",
-    "soloist.dev/role",
-];
 
 pub(super) async fn get(store: &KubernetesStore, path: &str) -> Result<Value, Failure> {
     let broken = |error: &dyn std::error::Error| Failure::Broken(error.to_string());
@@ -83,17 +75,9 @@ pub(super) async fn check(store: &KubernetesStore, name: &str) -> Result<Option<
 pub(super) async fn of_leader(store: &KubernetesStore, leader: &str) -> Result<Vec<Pod>, Failure> {
     let pods = format!("/api/v1/namespaces/{}/pods", store.namespace());
     let pod = get(store, &format!("{pods}/{leader}")).await?;
-    let labels = pod.pointer("/metadata/labels").and_then(Value::as_object);
-    let selector: Vec<_> = labels
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| !OF_ONE_POD.contains(&name.as_str()))
-        .filter_map(|(name, value)| Some(format!("{name}%3D{}", value.as_str()?)))
-        .collect();
-    if selector.is_empty() {
+    let Some(selector) = workload_labels::selector(&pod) else {
         return Ok(vec![Pod::of(&pod)]);
-    }
-    let selector = selector.join("%2C").replace('/', "%2F");
+    };
     let list = get(store, &format!("{pods}?labelSelector={selector}")).await?;
     let items = list.get("items").and_then(Value::as_array);
     Ok(items.into_iter().flatten().map(Pod::of).collect())

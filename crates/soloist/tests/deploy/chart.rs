@@ -62,11 +62,12 @@ const EXPRESSIONS: &[(&str, &str)] = &[
 
 /// Paths under `deploy` and texts.
 pub(crate) fn templates() -> Vec<(String, String)> {
-    let [plain, volume, init, prestop] = [
+    let [plain, volume, init, prestop, extra] = [
         &["--delivery", "in-image"][..],
         &["--delivery", "image-volume"],
         &["--delivery", "init-container"],
         &["--delivery", "in-image", "--prestop", "96s"],
+        &["--delivery", "in-image", "--extra-rights", "--label-role"],
     ]
     .map(|flags| manifests(&[FLAGS, flags].concat(), &["zz-program"]));
     plain
@@ -77,7 +78,8 @@ pub(crate) fn templates() -> Vec<(String, String)> {
                 .find_map(|line| line.strip_prefix("kind: "));
             let kind = kind.unwrap().to_lowercase();
             let text = match kind.as_str() {
-                "deployment" => deployment(document, &volume, &init, &prestop),
+                "deployment" => deployment(document, &volume, &init, &prestop, &extra),
+                "role" => role(document, &extra),
                 "poddisruptionbudget" => only_if("gt (int .Values.replicas) 1", document),
                 "flowschema" => only_if(".Values.flowSchema", document),
                 _ => document.to_owned(),
@@ -97,7 +99,18 @@ fn only_if(condition: &str, text: &str) -> String {
     format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n")
 }
 
-fn deployment(plain: &str, volume: &str, init: &str, prestop: &str) -> String {
+/// The least Role, and after it what soloist can do without.
+fn role(least: &str, extended: &str) -> String {
+    let (_, rest) = extended.split_once(least).expect("the least Role first");
+    let (rest, _) = rest.split_once("---\n").unwrap();
+    let (extra, label) = rest.split_at(rest.find("# For --label-role").unwrap());
+    let extra = only_if(".Values.extraRights", extra);
+    let label = only_if(".Values.labelRole", label);
+    format!("{least}{extra}{label}")
+}
+
+fn deployment(plain: &str, volume: &str, init: &str, prestop: &str, extra: &str) -> String {
+    let label_role = block(extra, "        - name: SOLOIST_LABEL_ROLE");
     let resources = block(plain, "        resources:");
     let lifecycle = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
     let variable = block(prestop, "        - name: SOLOIST_PRESTOP")
@@ -136,6 +149,7 @@ fn deployment(plain: &str, volume: &str, init: &str, prestop: &str) -> String {
             &probes,
             &format!(
                 "        {{{{- with .Values.prestopSeconds }}}}\n{variable}        {end}        \
+                 {{{{- if .Values.labelRole }}}}\n{label_role}        {end}        \
                  {{{{- with .Values.env }}}}\n        {{{{- toYaml . | nindent 8 }}}}\n        {end}{}",
                 listens(&probes)
             ),

@@ -21,6 +21,11 @@ fn generated_files_are_what_the_program_prints() {
         let path = format!("{folder}/{}.yaml", kind.to_lowercase());
         files.push((path, document.to_owned()));
     }
+    let text = my_program(&["--extra-rights", "--label-role"]);
+    for document in text.split("---\n").filter(|d| d.contains("\nkind: Role\n")) {
+        let path = "kustomize/components/extra-rights/role.yaml";
+        files.push((path.into(), document.to_owned()));
+    }
     for (path, text) in files {
         let path = folder().join(path);
         let text = format!("# Generated from what `soloist manifests` prints.\n{text}");

@@ -29,6 +29,30 @@ fn each_presets_overlay_is_what_the_program_prints() {
 }
 
 #[test]
+fn the_component_of_extra_rights_gives_the_role_that_the_program_prints() {
+    let Some(kubectl) = tools::find("kubectl", "the kustomize components") else {
+        return;
+    };
+    let overlay = tempfile::tempdir().unwrap();
+    let depth = overlay.path().components().count() - 1;
+    let deploy = folder().canonicalize().unwrap().join("kustomize");
+    let deploy = format!("{}{}", "../".repeat(depth), &deploy.to_str().unwrap()[1..]);
+    let text =
+        format!("resources: [{deploy}/base]\ncomponents: [{deploy}/components/extra-rights]\n");
+    std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
+    let output = Command::new(kubectl)
+        .arg("kustomize")
+        .arg(overlay.path().canonicalize().unwrap())
+        .output()
+        .unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    let built = objects(&String::from_utf8(output.stdout).unwrap());
+    let printed = objects(&my_program(&["--extra-rights", "--label-role"]));
+    assert_eq!(built["Role"], printed["Role"]);
+}
+
+#[test]
 fn the_guides_overlay_has_the_guides_names_and_is_otherwise_the_same() {
     let Some(built) = built("overlays/guides") else {
         return;

@@ -99,6 +99,10 @@ pub(crate) struct Group {
     pub(crate) kind: Kind,
     /// The token comes from a command that takes so long, and is good for 10 s.
     pub(crate) plugin_seconds: Option<u32>,
+    /// More for `soloist run`.
+    pub(crate) flags: Vec<&'static str>,
+    /// The replicas believe that they are in Pods of their own names.
+    pub(crate) in_pods: bool,
     pub(crate) links: Vec<Link>,
     replicas: Vec<Child>,
 }
@@ -120,6 +124,8 @@ impl Group {
             drain_seconds: 0,
             kind: Kind::Obeys,
             plugin_seconds: None,
+            flags: Vec::new(),
+            in_pods: false,
             links: (0..3).map(|_| plane.link().unwrap()).collect(),
             replicas: Vec::new(),
         })
@@ -142,17 +148,40 @@ impl Group {
     }
 
     pub(crate) async fn allow_without_watch(&self) {
-        let rule = |verbs: &[&str]| PolicyRule {
-            api_groups: Some(vec!["coordination.k8s.io".into()]),
-            resources: Some(vec!["leases".into()]),
+        let verbs = ["create", "get", "list", "update"];
+        self.allow_also("coordination.k8s.io", "leases", &verbs)
+            .await;
+    }
+
+    pub(crate) async fn allow_also(&self, group: &str, resource: &str, verbs: &[&str]) {
+        let rule = PolicyRule {
+            api_groups: Some(vec![group.into()]),
+            resources: Some(vec![resource.into()]),
             verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
             ..PolicyRule::default()
         };
-        let rules = vec![rule(&["create", "get", "list", "update"])];
         let allowed = self
             .plane
-            .allow(&self.namespace, Account::User(USER), rules);
+            .allow(&self.namespace, Account::User(USER), vec![rule]);
         allowed.await.unwrap();
+    }
+
+    pub(crate) const fn plane(&self) -> &'static ControlPlane {
+        self.plane
+    }
+
+    /// For an administrator, in the group's namespace.
+    pub(crate) async fn api<T>(&self) -> Api<T>
+    where
+        T: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
+        T::DynamicType: Default,
+    {
+        let client = self.plane.admin_client().await.unwrap();
+        Api::namespaced(client, &self.namespace)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     pub(crate) fn has_exited(&mut self, replica: usize) -> bool {
@@ -239,7 +268,13 @@ impl Group {
             None => kubeconfig,
         };
         let [lease, renew, retry] = self.timings;
-        Command::new(env!("CARGO_BIN_EXE_soloist"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+        if self.in_pods {
+            command
+                .env("POD_NAME", format!("r{replica}"))
+                .env("POD_NAMESPACE", &self.namespace);
+        }
+        command
             .args(["run", "--store", "kubernetes", "--name", LEASE])
             .args(["--namespace", &self.namespace])
             .arg("--kubeconfig")
@@ -247,6 +282,7 @@ impl Group {
             .args(["--identity", &format!("r{replica}")])
             .args(["--lease-duration", lease, "--renew-deadline", renew])
             .args(["--retry-period", retry, "--grace-period", "40s"])
+            .args(&self.flags)
             .args(["--", "sh", "-c", CHILD])
             .env("JOURNAL", self.journal())
             .env("LOCK", self.folder.path().join("lock"))

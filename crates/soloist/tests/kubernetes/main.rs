@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
 mod group;
+mod in_pods;
 mod orders;
 mod prestop;
 

@@ -1,0 +1,219 @@
+//! Events on the Lease and on our own Pod.
+
+use std::env;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use soloist_core::ids::Identity;
+use soloist_core::time::Moment;
+use soloist_elector::kubernetes::KubernetesStore;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tracing::{debug, info};
+
+use super::api::{Asking, Refusal, Rule};
+use super::story::Told;
+use crate::own_pod::OwnPod;
+
+/// More than this do not wait to be sent.
+const QUEUE: usize = 16;
+
+const RULE: Rule = Rule {
+    group: "events.k8s.io",
+    resource: "events",
+    verbs: "create",
+};
+
+/// Where Events go.
+#[derive(Debug)]
+pub(super) struct Events {
+    queue: mpsc::Sender<(Timestamp, Told)>,
+    worker: JoinHandle<()>,
+    allowance: Allowance,
+}
+
+impl Events {
+    pub(super) fn start(store: KubernetesStore, pod: Option<OwnPod>, identity: &Identity) -> Self {
+        let (queue, waiting) = mpsc::channel(QUEUE);
+        let writer = Writer {
+            asking: Asking::of(store),
+            pod,
+            pod_uid: env::var("POD_UID").unwrap_or_default(),
+            lease_uid: None,
+            instance: identity.to_string(),
+        };
+        Self {
+            queue,
+            worker: tokio::spawn(writer.work(waiting)),
+            allowance: Allowance::default(),
+        }
+    }
+
+    /// Never waits: what is too much is left out, and the next one says how many were.
+    pub(super) fn tell(&mut self, now: Moment, mut told: Told) {
+        let Some(left_out) = self.allowance.take(now) else {
+            return;
+        };
+        if left_out > 0 {
+            let note = &mut told.note;
+            note.push_str(&format!(" ({left_out} more were left out before this)"));
+        }
+        // Nobody listens where Events are forbidden.
+        let _ = self.queue.try_send((Timestamp::now(), told));
+    }
+
+    /// Waits until all is told.
+    pub(super) async fn finish(self) {
+        drop(self.queue);
+        let _ = self.worker.await;
+    }
+}
+
+/// So many at once, and then one for every so often.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    /// Since when it grows.
+    since: Option<Moment>,
+    left_out: u32,
+}
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self {
+            left: Self::AT_ONCE,
+            since: None,
+            left_out: 0,
+        }
+    }
+}
+
+impl Allowance {
+    const AT_ONCE: u32 = 20;
+    const ONE_MORE: Duration = Duration::from_secs(30);
+
+    /// Takes one, if there is one: how many had to do without before it.
+    fn take(&mut self, now: Moment) -> Option<u32> {
+        let since = *self.since.get_or_insert(now);
+        let grown = now.since(since).as_secs() / Self::ONE_MORE.as_secs();
+        let grown = u32::try_from(grown).unwrap_or(u32::MAX);
+        if grown > 0 {
+            self.left = self.left.saturating_add(grown).min(Self::AT_ONCE);
+            self.since = Some(now);
+        }
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                Some(std::mem::take(&mut self.left_out))
+            }
+            None => {
+                self.left_out = self.left_out.saturating_add(1);
+                None
+            }
+        }
+    }
+}
+
+struct Writer {
+    asking: Asking,
+    pod: Option<OwnPod>,
+    pod_uid: String,
+    /// `kubectl describe` looks for Events by it.
+    lease_uid: Option<String>,
+    instance: String,
+}
+
+impl Writer {
+    async fn work(mut self, mut waiting: mpsc::Receiver<(Timestamp, Told)>) {
+        while let Some((at, told)) = waiting.recv().await {
+            // It may have been deleted and made anew before a term.
+            if self.lease_uid.is_none() || told.reason == "BecameLeader" {
+                self.lease_uid = self.find_lease().await;
+            }
+            for regarding in self.subjects() {
+                let namespace = regarding["namespace"].as_str().unwrap_or_default();
+                let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
+                let event = self.event(at, &told, &regarding);
+                match self.asking.create(&path, &event).await {
+                    Ok(_) => {}
+                    Err(Refusal::Forbidden(message)) => {
+                        info!(
+                            "no Events are written, and nothing else changes. Who wants them adds a rule to the Role: {RULE} ({message})"
+                        );
+                        return;
+                    }
+                    Err(failure) => {
+                        debug!(reason = told.reason, %failure, "an Event is not written");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn find_lease(&self) -> Option<String> {
+        let (namespace, name) = self.lease();
+        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+        let lease = self.asking.get(&path).await.ok()?;
+        Some(lease.pointer("/metadata/uid")?.as_str()?.to_owned())
+    }
+
+    fn lease(&self) -> (&str, &str) {
+        let store = self.asking.store();
+        (store.namespace(), store.name())
+    }
+
+    /// What it is about: the Lease, and the Pod if we are in one.
+    fn subjects(&self) -> Vec<Value> {
+        let (namespace, name) = self.lease();
+        let mut subjects = vec![json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "namespace": namespace, "name": name,
+            "uid": self.lease_uid.as_deref().unwrap_or_default(),
+        })];
+        if let Some(pod) = &self.pod {
+            subjects.push(json!({
+                "apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": self.pod_uid,
+            }));
+        }
+        subjects
+    }
+
+    fn event(&self, at: Timestamp, told: &Told, regarding: &Value) -> Value {
+        // The server takes no more.
+        let instance: String = self.instance.chars().take(128).collect();
+        let note: String = told.note.chars().take(1000).collect();
+        let (namespace, name) = (&regarding["namespace"], &regarding["name"]);
+        json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": { "generateName": format!("{}-", name.as_str().unwrap_or_default()), "namespace": namespace },
+            "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
+            "reportingController": "soloist.dev/soloist",
+            "reportingInstance": instance,
+            "action": told.reason,
+            "reason": told.reason,
+            "type": if told.warning { "Warning" } else { "Normal" },
+            "note": note,
+            "regarding": regarding,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_events_is_cut_and_the_next_one_says_how_many_were_left_out() {
+        let start = Moment::since_boot(Duration::from_secs(100));
+        let mut allowance = Allowance::default();
+        for _ in 0..Allowance::AT_ONCE {
+            assert_eq!(allowance.take(start), Some(0));
+        }
+        assert_eq!(allowance.take(start), None);
+        assert_eq!(allowance.take(start + Duration::from_secs(29)), None);
+        assert_eq!(allowance.take(start + Duration::from_secs(30)), Some(2));
+        assert_eq!(allowance.take(start + Duration::from_secs(31)), None);
+        let much_later = start + Duration::from_secs(100_000);
+        assert_eq!(allowance.take(much_later), Some(1));
+    }
+}

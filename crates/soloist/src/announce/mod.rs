@@ -1,0 +1,106 @@
+//! What Kubernetes is told of us beside the lease: Events, and the role on our own Pod.
+//!
+//! Tasks of their own, with bounded queues and short limits: the election neither waits for them nor hears of their failures.
+//! What we may not do is said once, with the rule that is missing, and then left.
+
+mod api;
+mod events;
+mod role;
+mod story;
+
+use std::time::Duration;
+
+use soloist_core::ids::Identity;
+use soloist_core::node::{Notice, TreeCommand, TreeEvent};
+use soloist_core::replica::StateName;
+use soloist_core::time::Moment;
+use soloist_elector::kubernetes::KubernetesStore;
+use tokio::time::timeout;
+
+use crate::own_pod::OwnPod;
+use events::Events;
+use role::{Role, RoleLabel};
+use story::Story;
+
+pub(crate) use api::{Asking, Refusal, Rule};
+
+/// Whoever exits waits so long for what is still to be told; the lease is released by then.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// A replica's voice. Says nothing where the lease is not in Kubernetes.
+#[derive(Debug)]
+pub(crate) struct Announcer {
+    story: Story,
+    events: Option<Events>,
+    role: Option<RoleLabel>,
+}
+
+impl Announcer {
+    /// Must be called in a runtime.
+    pub(crate) fn start(
+        store: Option<&KubernetesStore>,
+        identity: &Identity,
+        label_role: bool,
+    ) -> Self {
+        let pod = OwnPod::find();
+        let role = store
+            .filter(|_| label_role)
+            .and_then(|store| RoleLabel::start(store.clone(), pod.clone()));
+        Self {
+            story: Story::new(identity.clone()),
+            events: store.map(|store| Events::start(store.clone(), pod, identity)),
+            role,
+        }
+    }
+
+    /// Before the replica is told of it.
+    pub(crate) const fn asked_to_stop(&mut self) {
+        self.story.asked_to_stop();
+    }
+
+    /// Who is to lead after us, if our term ends in order.
+    pub(crate) fn heir_is(&mut self, heir: &Identity) {
+        self.story.heir_is(heir);
+    }
+
+    /// `released`: the last try to release the lease has landed.
+    pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
+        if let (Some(label), Notice::State { from, to }) = (&self.role, notice) {
+            match (from, to) {
+                (_, StateName::Leader) => label.want(Role::Leader),
+                (StateName::Leader, _) => label.want(Role::Standby),
+                _ => {}
+            }
+        }
+        let told = self.story.notice(notice, released);
+        self.tell(now, told);
+    }
+
+    pub(crate) fn command(&mut self, now: Moment, command: TreeCommand) {
+        let told = self.story.command(command);
+        self.tell(now, told);
+    }
+
+    pub(crate) fn child(&mut self, now: Moment, event: TreeEvent) {
+        let told = self.story.child(event);
+        self.tell(now, told);
+    }
+
+    fn tell(&mut self, now: Moment, told: Option<story::Told>) {
+        if let (Some(events), Some(told)) = (&mut self.events, told) {
+            events.tell(now, told);
+        }
+    }
+
+    /// When the Pod shows the role that it has now, or cannot. `None` if it does so already.
+    pub(crate) fn role_shown(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+        self.role.as_ref()?.shown()
+    }
+
+    /// What is still to be told is told, or not, within a moment.
+    pub(crate) async fn finish(&mut self) {
+        if let Some(events) = self.events.take() {
+            let _ = timeout(LAST_WORDS, events.finish()).await;
+        }
+    }
+}
