@@ -128,7 +128,13 @@ impl Client {
 
     fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
         let (manner, took) = (self.manner, began.elapsed());
-        self.lost.push(format!("{manner:?} after {took:?}: {why}"));
+        let at = std::time::SystemTime::now() - took;
+        let at = at.duration_since(std::time::UNIX_EPOCH).unwrap();
+        let at = Duration::from_secs(at.as_secs() % 3600)
+            + Duration::from_millis(at.subsec_millis().into());
+        self.lost.push(format!(
+            "{manner:?} at {at:?} of the hour, after {took:?}: {why}"
+        ));
     }
 
     /// The connection, if it can be used once more.

@@ -6,9 +6,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::{core::v1::Service, rbac::v1::PolicyRule};
+use futures_util::{AsyncBufReadExt, StreamExt};
+use k8s_openapi::api::{
+    core::v1::{Pod, Service},
+    rbac::v1::PolicyRule,
+};
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use testbed::Account;
 use tokio::sync::Notify;
@@ -85,6 +89,8 @@ struct Outcome {
     counts: Counts,
     /// From Terminating to gone, sorted.
     ends: Vec<Duration>,
+    /// What the hooks have told.
+    said: Vec<String>,
 }
 
 impl Outcome {
@@ -111,14 +117,14 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
     let Some(group) = Group::create("web").await else {
         return;
     };
-    let address = prepare(&group).await;
+    allow_prestop(&group).await;
     let mut outcomes = Vec::new();
     for (variant, updates) in [
         (Variant::Plain, COMPARED),
         (Variant::Sleep, COMPARED),
         (Variant::Soloist, UPDATES),
     ] {
-        outcomes.push(roll(&group, address, variant, updates).await);
+        outcomes.push(roll(&group, variant, updates).await);
     }
     let mut table = format!(
         "{:<24} {:>7} {:>9} {:>5} {:>10} {:>9}\n",
@@ -131,7 +137,12 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
     let [plain, sleeping, soloist] = &outcomes[..] else {
         panic!("three variants");
     };
-    assert!(soloist.counts.lost.is_empty(), "{:#?}", soloist.counts.lost);
+    assert!(
+        soloist.counts.lost.is_empty(),
+        "{:#?} {:#?}",
+        soloist.counts.lost,
+        soloist.said
+    );
     assert!(soloist.counts.answered > 1000 * UPDATES as u64, "{table}");
     assert!(
         !plain.counts.lost.is_empty(),
@@ -150,10 +161,10 @@ async fn a_kube_proxy_that_is_held_back_is_waited_for() {
     let Some(group) = Group::create("held").await else {
         return;
     };
-    let address = prepare(&group).await;
+    allow_prestop(&group).await;
     let mut lost = BTreeMap::new();
     for variant in [Variant::Sleep, Variant::Soloist] {
-        deploy(&group, variant).await;
+        let address = deploy(&group, variant).await;
         let load = begin_load(&group, address).await;
         for node in group.cluster.nodes() {
             node.hold_kube_proxy().unwrap();
@@ -193,8 +204,8 @@ async fn a_kube_proxy_that_is_held_back_is_waited_for() {
     group.end().await;
 }
 
-/// The rights of `soloist prestop`, and the Service; its address.
-async fn prepare(group: &Group) -> SocketAddr {
+/// The rights of `soloist prestop`.
+async fn allow_prestop(group: &Group) {
     let rule = |api: &str, resource: &str, verbs: &[&str]| PolicyRule {
         api_groups: Some(vec![api.to_owned()]),
         resources: Some(vec![resource.to_owned()]),
@@ -212,23 +223,25 @@ async fn prepare(group: &Group) -> SocketAddr {
     let plane = group.cluster.plane();
     let to = Account::ServiceAccount(ACCOUNT);
     plane.allow(&group.namespace, to, rules).await.unwrap();
+}
+
+/// Three Pods behind a Service of its own; its address.
+///
+/// Of one address for all: a connection whose server was killed stays in the nodes' tables for days, and whoever gets its port again is sent to
+/// that server.
+async fn deploy(group: &Group, variant: Variant) -> SocketAddr {
+    group.deploy(REPLICAS, variant.spec()).await;
     let service = json!({
-        "metadata": { "name": "web" },
+        "metadata": { "generateName": "web-" },
         "spec": { "selector": { "app": "demo" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
     });
     let services: Api<Service> = Api::namespaced(group.client.clone(), &group.namespace);
     let service = serde_json::from_value(service).unwrap();
-    let service = services
-        .create(&PostParams::default(), &service)
-        .await
-        .unwrap();
+    let how = PostParams::default();
+    let service = services.create(&how, &service).await.unwrap();
+    group.await_ready(REPLICAS.into()).await;
     let address = service.spec.unwrap().cluster_ip.unwrap();
     SocketAddr::new(address.parse().unwrap(), 80)
-}
-
-async fn deploy(group: &Group, variant: Variant) {
-    group.deploy(REPLICAS, variant.spec()).await;
-    group.await_ready(REPLICAS.into()).await;
 }
 
 async fn undeploy(group: &Group) {
@@ -278,8 +291,8 @@ async fn begin_load(group: &Group, address: SocketAddr) -> Load {
     load
 }
 
-async fn roll(group: &Group, address: SocketAddr, variant: Variant, updates: usize) -> Outcome {
-    deploy(group, variant).await;
+async fn roll(group: &Group, variant: Variant, updates: usize) -> Outcome {
+    let address = deploy(group, variant).await;
     let load = begin_load(group, address).await;
     let over = Arc::new(Notify::new());
     let timing = tokio::spawn(time_ends(group.pods(), over.clone()));
@@ -296,7 +309,7 @@ async fn roll(group: &Group, address: SocketAddr, variant: Variant, updates: usi
         await_only(group, REPLICAS.into()).await;
     }
     over.notify_one();
-    let mut ends = timing.await.unwrap();
+    let (mut ends, said) = timing.await.unwrap();
     ends.sort_unstable();
     let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
     undeploy(group).await;
@@ -310,6 +323,7 @@ async fn roll(group: &Group, address: SocketAddr, variant: Variant, updates: usi
         updates,
         counts,
         ends,
+        said,
     }
 }
 
@@ -338,8 +352,9 @@ async fn await_gone(group: &Group, pod: &str) {
     }
 }
 
-/// How long each Pod was seen as Terminating, until it is told to end.
-async fn time_ends(pods: Api<k8s_openapi::api::core::v1::Pod>, over: Arc<Notify>) -> Vec<Duration> {
+/// How long each Pod was seen as Terminating, until it is told to end; and what the hooks have told.
+async fn time_ends(pods: Api<Pod>, over: Arc<Notify>) -> (Vec<Duration>, Vec<String>) {
+    let mut logs = Vec::new();
     let mut ending: BTreeMap<String, Instant> = BTreeMap::new();
     let mut ends = Vec::new();
     let mut is_over = false;
@@ -360,11 +375,38 @@ async fn time_ends(pods: Api<k8s_openapi::api::core::v1::Pod>, over: Arc<Notify>
             is_there
         });
         for name in names {
-            ending.entry(name).or_insert_with(Instant::now);
+            ending.entry(name.clone()).or_insert_with(|| {
+                logs.push(tokio::spawn(told_by_hook(pods.clone(), name)));
+                Instant::now()
+            });
         }
         if !is_over {
             is_over = tokio::time::timeout(LOOK, over.notified()).await.is_ok();
         }
     }
-    ends
+    let mut said = Vec::new();
+    for log in logs {
+        said.extend(log.await.unwrap());
+    }
+    (ends, said)
+}
+
+/// The log of a Pod that ends, to its end.
+async fn told_by_hook(pods: Api<Pod>, name: String) -> Vec<String> {
+    let follow = LogParams {
+        follow: true,
+        ..LogParams::default()
+    };
+    let Ok(log) = pods.log_stream(&name, &follow).await else {
+        return Vec::new();
+    };
+    let lines = log.lines().filter_map(async |line| {
+        let line = line.ok()?;
+        let is_told = line.contains("preStop:")
+            || line.contains("asked to stop")
+            || line.contains("exiting")
+            || line.contains("drain");
+        is_told.then(|| format!("{name}: {line}"))
+    });
+    lines.collect().await
 }

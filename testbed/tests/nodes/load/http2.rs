@@ -54,6 +54,8 @@ async fn use_connection(client: &mut Client) {
         match timeout(LIMIT, read).await {
             Ok(Ok(StatusCode::OK)) => client.count(),
             Ok(Ok(status)) => client.lose(began, &status),
+            // The server promises that it has not seen it, and any client may ask it elsewhere.
+            Ok(Err(error)) if error.is_go_away() && error.is_remote() => break,
             Ok(Err(error)) => client.lose(began, &error),
             Err(error) => client.lose(began, &error),
         }
