@@ -10,6 +10,7 @@ use k8s_openapi::api::{
     apps::v1::Deployment,
     coordination::v1::Lease,
     core::v1::{self as core, Namespace, PersistentVolume, PersistentVolumeClaim, Pod},
+    rbac::v1::PolicyRule,
 };
 use kube::{
     Api, Client, ResourceExt,
@@ -98,6 +99,22 @@ impl Group {
             .await
             .unwrap();
         Some(group)
+    }
+
+    /// More rights for the replicas.
+    pub(crate) async fn allow(&self, group: &str, resource: &str, verbs: &[&str]) {
+        let rule = PolicyRule {
+            api_groups: Some(vec![group.into()]),
+            resources: Some(vec![resource.into()]),
+            verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
+            ..PolicyRule::default()
+        };
+        let account = Account::ServiceAccount(ACCOUNT);
+        let allowed = self
+            .cluster
+            .plane()
+            .allow(&self.namespace, account, vec![rule]);
+        allowed.await.unwrap();
     }
 
     async fn restrict(&self) {

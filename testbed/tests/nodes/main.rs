@@ -13,6 +13,7 @@ mod ladder;
 mod leftovers;
 mod load;
 mod refusals;
+mod rollouts;
 mod switches;
 mod token;
 mod tools;

@@ -95,6 +95,10 @@ fn the_chart_gives_what_the_program_prints() {
                 "s",
             ],
         ),
+        (
+            &["extraRights=true", "labelRole=true"],
+            &["--extra-rights", "--label-role"],
+        ),
     ] {
         let Some(given) = template(&[&PROGRAM, values].concat()) else {
             return;

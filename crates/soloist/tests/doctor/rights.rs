@@ -123,3 +123,33 @@ async fn who_may_not_look_at_other_things_is_told_so_and_nothing_is_called_broke
     found.assert_says("✓ nobody else writes it", &[]);
     assert!(found.text.contains("Nothing is broken"), "{}", found.text);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
+    let Some(patient) = Patient::new("extras").await else {
+        return;
+    };
+    let rules = vec![rule(&VERBS, None)];
+    let allowed = patient
+        .plane
+        .allow(&patient.namespace, Account::User("replica-0"), rules);
+    allowed.await.unwrap();
+    let kubeconfig = patient.plane.kubeconfig("replica-0", None).unwrap();
+    let found = patient.examine(&kubeconfig, &[]);
+    for (gives, rule) in [
+        ("Events tell who leads", r#"["events"], verbs: [create]"#),
+        (
+            "names an heir that stays",
+            r#"["pods"], verbs: [get, list]"#,
+        ),
+        ("--label-role", r#"["pods"], verbs: [patch]"#),
+    ] {
+        let line = found.text.lines().find(|line| line.contains(gives));
+        let line = line.unwrap_or_else(|| panic!("{}", found.text));
+        assert!(line.contains("✓ optional: "), "{line}");
+        assert!(
+            line.contains("replica-0 may not") && line.contains(rule),
+            "{line}"
+        );
+    }
+}
