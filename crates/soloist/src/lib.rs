@@ -20,6 +20,7 @@ mod notify;
 mod probe;
 mod report;
 mod run;
+mod service_manager;
 mod settings;
 mod signals;
 mod start;

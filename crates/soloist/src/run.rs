@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info, warn};
 
 use crate::notices::Log;
+use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
 use crate::trees::{Silence, Trees};
@@ -56,6 +57,7 @@ pub(crate) struct Runner {
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
     log: Log,
+    service_manager: ServiceManager,
     next_status: Moment,
     wait_until: Moment,
     waited_in_vain: bool,
@@ -93,6 +95,7 @@ impl Runner {
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
             log: Log::default(),
+            service_manager: ServiceManager::of_this_process(clock::now()),
             next_status: next_status(settings.log.log_status),
             wait_until,
             waited_in_vain: false,
@@ -103,12 +106,15 @@ impl Runner {
     /// Runs until it is told to stop; the exit code.
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
+        // A standby is ready, too.
+        self.service_manager.ready();
         loop {
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
             let wake = deadline.min(self.next_status).min(self.wait_until);
+            let wake = wake.min(self.service_manager.next());
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
                 arrival = self.carrier.next() => Woken::Arrival(Box::new(arrival)),
@@ -139,11 +145,13 @@ impl Runner {
         match signal {
             Signalled::Stop(signal) if self.stop_requests.is_new(now, signal) => {
                 info!(%signal, "asked to stop");
+                self.service_manager.stopping();
                 self.node.handle_stop_signal(now);
             }
             Signalled::Stop(signal) => debug!(%signal, "belongs to the request to stop"),
             Signalled::PassOn(signal) if self.is_hang_up(signal) => {
                 info!("the terminal is closed: asked to stop");
+                self.service_manager.stopping();
                 self.node.handle_stop_signal(now);
             }
             Signalled::PassOn(signal) => {
@@ -161,6 +169,7 @@ impl Runner {
     }
 
     fn pass_time(&mut self, now: Moment) {
+        self.service_manager.alive(now);
         if self.node.is_due(now) {
             self.node.handle_timeout(now);
         }

@@ -19,6 +19,7 @@ mod once;
 mod orders;
 mod place;
 mod privileges;
+mod service_manager;
 mod settings;
 #[path = "../../../process/tests/common/skipped.rs"]
 mod skipped;
