@@ -29,6 +29,7 @@ mod prestop;
 mod probe;
 mod report;
 mod run;
+mod service_manager;
 mod settings;
 mod signals;
 mod socket_folder;

@@ -21,6 +21,7 @@ use crate::control::{Asked, Control};
 use crate::ending::Ending;
 use crate::in_cluster::{Due, InCluster};
 use crate::observers::Observers;
+use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
 use crate::trees::{Silence, Trees};
@@ -66,6 +67,7 @@ pub(crate) struct Runner {
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
     observers: Observers,
+    service_manager: ServiceManager,
     next_status: Moment,
     wait_until: Moment,
     waited_in_vain: bool,
@@ -111,6 +113,7 @@ impl Runner {
             ending: Ending::new(settings.grace_period, settings.prestop),
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
+            service_manager: ServiceManager::of_this_process(clock::now()),
             next_status: next_status(settings.log.log_status),
             wait_until: Moment::NEVER,
             waited_in_vain: false,
@@ -132,6 +135,8 @@ impl Runner {
     /// Runs until it is told to stop; the exit code.
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
+        // A standby is ready, too.
+        self.service_manager.ready();
         loop {
             // Whoever is about to be stopped is not ready any more.
             self.show();
@@ -144,7 +149,8 @@ impl Runner {
             let wake = deadline
                 .min(self.next_status)
                 .min(self.wait_until)
-                .min(self.observers.next_turn());
+                .min(self.observers.next_turn())
+                .min(self.service_manager.next());
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
                 arrival = next_arrival(&mut self.carrier) => Woken::Arrival(Box::new(arrival)),
@@ -222,6 +228,7 @@ impl Runner {
     }
 
     fn stop(&mut self, now: Moment) {
+        self.service_manager.stopping();
         if let Some(left) = self.ending.stop(now, self.node.tree().is_some()) {
             info!(left = %Human(left), "left of the grace period after preStop");
             self.node.handle_grace(now, left);
@@ -271,6 +278,7 @@ impl Runner {
     }
 
     fn pass_time(&mut self, now: Moment) {
+        self.service_manager.alive(now);
         if self.node.is_due(now) {
             self.node.handle_timeout(now);
         }

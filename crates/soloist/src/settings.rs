@@ -59,7 +59,7 @@ impl TryFrom<RunArgs> for Settings {
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
-            (None, StoreChoice::Kubernetes) => {
+            (None, StoreChoice::Kubernetes(_)) => {
                 return Err(needs_a_name(
                     "Kubernetes",
                     "in the namespace",
@@ -80,8 +80,8 @@ impl TryFrom<RunArgs> for Settings {
             StoreChoice::File(Some(path)) => Location::File(path),
             StoreChoice::File(None) => Location::File(default_path(&name)?),
             StoreChoice::Etcd(address) => Location::Etcd(args.etcd.lease(&address, &name)),
-            StoreChoice::Kubernetes => {
-                let mut options = Options::lease(&name);
+            StoreChoice::Kubernetes(resource) => {
+                let mut options = Options::lease(&name).resource(resource);
                 if let Some(namespace) = args.namespace {
                     options = options.namespace(namespace);
                 }

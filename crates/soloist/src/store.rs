@@ -13,15 +13,16 @@ use soloist_core::time::Human;
 use soloist_core::timings::Timings;
 use soloist_elector::etcd::{self, EtcdStore};
 use soloist_elector::file::{FileStore, ProcessRef};
-use soloist_elector::kubernetes::{KubernetesStore, Options};
+use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
 use soloist_process::User;
 use tokio::time::timeout;
+use tracing::warn;
 
 /// What `--store` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
-    Kubernetes,
+    Kubernetes(Resource),
     Etcd(etcd::Address),
     File(Option<PathBuf>),
     /// There is no lease: every replica runs the program.
@@ -33,7 +34,9 @@ impl FromStr for StoreChoice {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
-            None if text == "kubernetes" => Ok(Self::Kubernetes),
+            None if text == "kubernetes" => Ok(Self::Kubernetes(Resource::Lease)),
+            None if text == "configmap" => Ok(Self::Kubernetes(Resource::ConfigMap)),
+            None if text == "endpoints" => Ok(Self::Kubernetes(Resource::Endpoints)),
             None if text == "file" => Ok(Self::File(None)),
             None if text == "none" => Ok(Self::None),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(Some(path.into()))),
@@ -43,7 +46,7 @@ impl FromStr for StoreChoice {
             }
             _ => Err(format!(
                 "{text:?} is not a store: write kubernetes, etcd:HOST:PORT/PREFIX, file, file:PATH, or none to run the program in every \
-                 replica"
+                 replica (or, deprecated, configmap or endpoints)"
             )),
         }
     }
@@ -53,7 +56,7 @@ impl StoreChoice {
     /// In a Pod the lease is in Kubernetes; elsewhere it is a file: it just runs.
     pub(crate) fn fitting() -> Self {
         match env::var_os("KUBERNETES_SERVICE_HOST") {
-            Some(_) => Self::Kubernetes,
+            Some(_) => Self::Kubernetes(Resource::Lease),
             None => Self::File(None),
         }
     }
@@ -146,6 +149,13 @@ pub(crate) async fn connect(location: Location, timings: &Timings) -> anyhow::Re
     match location {
         Location::Kubernetes(options) => {
             let store = KubernetesStore::connect(options).await?;
+            if store.resource() != Resource::Lease {
+                warn!(
+                    "a lock on {} is deprecated, and slower to watch than a Lease. Stop all replicas and start them with --store kubernetes; \
+                     see docs/kubernetes.md, From a ConfigMap or Endpoints to a Lease",
+                    store.resource().kind()
+                );
+            }
             let carrier = StoreCarrier::new(store.clone(), limit);
             Ok(Connected {
                 cluster: Some(store),
@@ -207,7 +217,13 @@ mod tests {
 
     #[test]
     fn a_store_is_named_with_or_without_a_path() {
-        assert_eq!("kubernetes".parse(), Ok(StoreChoice::Kubernetes));
+        for (text, resource) in [
+            ("kubernetes", Resource::Lease),
+            ("configmap", Resource::ConfigMap),
+            ("endpoints", Resource::Endpoints),
+        ] {
+            assert_eq!(text.parse(), Ok(StoreChoice::Kubernetes(resource)));
+        }
         assert_eq!("file".parse(), Ok(StoreChoice::File(None)));
         assert_eq!("none".parse(), Ok(StoreChoice::None));
         let path = StoreChoice::File(Some("/x/y".into()));

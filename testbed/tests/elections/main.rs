@@ -8,6 +8,7 @@ mod control_plane;
 mod credentials;
 mod harness;
 mod in_a_pod;
+mod legacy;
 mod links;
 mod objects;
 mod refusals;

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use kube::core::Status;
 
+use super::resource::Resource;
 use crate::store::{StoreError, Throttling};
 
 /// What was asked for, and where.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     pub(super) verb: &'static str,
+    pub(super) resource: Resource,
     pub(super) namespace: &'a str,
     pub(super) name: &'a str,
     pub(super) server: &'a str,
@@ -19,7 +21,13 @@ pub(super) struct Asked<'a> {
 
 impl Asked<'_> {
     fn place(&self) -> String {
-        format!("lease {}/{} on {}", self.namespace, self.name, self.server)
+        format!(
+            "{} {}/{} on {}",
+            self.resource.noun(),
+            self.namespace,
+            self.name,
+            self.server
+        )
     }
 
     fn writes(&self) -> bool {
@@ -54,7 +62,7 @@ impl Asked<'_> {
             409 if self.writes() => StoreError::LostRace(said),
             404 if self.verb == "update" => StoreError::LostRace(said),
             404 if !self.writes() => StoreError::refused(
-                format!("the server has no leases: {said}"),
+                format!("the server has no {}: {said}", self.resource.plural()),
                 self.place(),
                 "Check that this address is a Kubernetes API server",
             ),
@@ -127,14 +135,15 @@ impl Asked<'_> {
             _ => format!("\n  resourceNames: [\"{}\"]", self.name),
         };
         let verb = self.verb;
+        let (group, plural) = (self.resource.group(), self.resource.plural());
         StoreError::refused(
             format!(
-                "{user} may not \"{verb}\" leases in the namespace {namespace}; the API server says: {said}"
+                "{user} may not \"{verb}\" {plural} in the namespace {namespace}; the API server says: {said}"
             ),
             self.place(),
             format!(
                 "Add this rule to a Role in the namespace {namespace} that is bound to {user}:\n\n\
-                 - apiGroups: [\"coordination.k8s.io\"]\n  resources: [\"leases\"]{names}\n  verbs: [\"{verb}\"]\n"
+                 - apiGroups: [\"{group}\"]\n  resources: [\"{plural}\"]{names}\n  verbs: [\"{verb}\"]\n"
             ),
         )
     }
@@ -221,6 +230,7 @@ mod tests {
     fn asked(verb: &'static str) -> Asked<'static> {
         Asked {
             verb,
+            resource: Resource::Lease,
             namespace: "shop",
             name: "demo",
             server: "https://10.0.0.1",

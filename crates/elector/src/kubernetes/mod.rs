@@ -1,4 +1,4 @@
-//! The lease as a Kubernetes object, `coordination.k8s.io/v1`.
+//! The lease as a Kubernetes object: `coordination.k8s.io/v1` or, deprecated, the annotation of a ConfigMap or an Endpoints.
 //!
 //! - Reads list the one name, so that absence has a version too, and are never served from a stale cache.
 //! - Every write is a `create`, or an `update` of one exact `resourceVersion`. Fields that are not ours, known or
@@ -16,6 +16,7 @@ mod names;
 mod object;
 mod options;
 mod plugin;
+mod resource;
 mod retry_after;
 mod source;
 mod watch;
@@ -41,6 +42,7 @@ use failure::Asked;
 
 pub use names::NameError;
 pub use options::Options;
+pub use resource::Resource;
 pub use source::ConnectError;
 
 /// A lease in a Kubernetes cluster. Clones share it.
@@ -52,6 +54,7 @@ pub struct KubernetesStore {
 #[derive(Debug)]
 struct Inner {
     connection: Connection,
+    resource: Resource,
     namespace: String,
     name: String,
     server: String,
@@ -72,6 +75,7 @@ impl KubernetesStore {
         let connection = Connection::open(target.config, target.origin).await?;
         Ok(Self::new(
             connection,
+            target.resource,
             target.namespace,
             target.name,
             target.watch_seconds,
@@ -94,15 +98,29 @@ impl KubernetesStore {
         let connection = Connection::Given(client);
         let (namespace, name) = (namespace.to_owned(), name.to_owned());
         let watch_seconds = Options::WATCH_SECONDS;
-        Ok(Self::new(connection, namespace, name, watch_seconds))
+        let resource = Resource::Lease;
+        Ok(Self::new(
+            connection,
+            resource,
+            namespace,
+            name,
+            watch_seconds,
+        ))
     }
 
-    fn new(connection: Connection, namespace: String, name: String, watch_seconds: u32) -> Self {
-        let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
+    fn new(
+        connection: Connection,
+        resource: Resource,
+        namespace: String,
+        name: String,
+        watch_seconds: u32,
+    ) -> Self {
+        let path = resource.path(&namespace);
         Self {
             inner: Arc::new(Inner {
                 server: connection.server(),
                 connection,
+                resource,
                 namespace,
                 name,
                 requests: Request::new(path),
@@ -111,6 +129,12 @@ impl KubernetesStore {
                 complaints: Mutex::default(),
             }),
         }
+    }
+
+    /// The kind of object that it is.
+    #[must_use]
+    pub fn resource(&self) -> Resource {
+        self.inner.resource
     }
 
     /// The lease's namespace.
@@ -139,6 +163,7 @@ impl Inner {
     fn asked(&self, verb: &'static str) -> Asked<'_> {
         Asked {
             verb,
+            resource: self.resource,
             namespace: &self.namespace,
             name: &self.name,
             server: &self.server,
@@ -183,8 +208,8 @@ impl Inner {
             Some([item, ..]) => {
                 let mut item = item.clone();
                 // The items of a list do not say what they are.
-                item["apiVersion"] = "coordination.k8s.io/v1".into();
-                item["kind"] = "Lease".into();
+                item["apiVersion"] = self.resource.api_version().into();
+                item["kind"] = self.resource.kind().into();
                 self.remember(item)?
             }
         };
@@ -193,7 +218,7 @@ impl Inner {
     }
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
-        let snapshot = object::snapshot(&item)?;
+        let snapshot = object::snapshot(self.resource, &item)?;
         self.complain_of_orders(&item);
         self.seen().remember(snapshot.version, item);
         Ok(snapshot)
@@ -221,10 +246,10 @@ impl Inner {
         purpose: Purpose,
     ) -> Result<Version, StoreError> {
         let mut new = match base {
-            Base::Absent => object::new(&self.namespace, &self.name),
+            Base::Absent => object::new(self.resource, &self.namespace, &self.name),
             Base::Version(version) => self.seen_at(version)?,
         };
-        object::set(&mut new, record, purpose);
+        object::set(self.resource, &mut new, record, purpose);
         self.send(base, &new).await
     }
 
@@ -300,11 +325,13 @@ impl LeaseStore for KubernetesStore {
 
     fn describe(&self) -> String {
         let Inner {
+            resource,
             namespace,
             name,
             server,
             ..
         } = &*self.inner;
-        format!("lease {namespace}/{name} on {server}")
+        let noun = resource.noun();
+        format!("{noun} {namespace}/{name} on {server}")
     }
 }

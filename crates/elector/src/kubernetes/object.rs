@@ -1,4 +1,4 @@
-//! The Lease object: reading a record out of it, and writing one into it.
+//! The object: reading a record out of it, and writing one into it.
 //!
 //! The object is kept as plain JSON, so that fields which this program has never heard of are sent back as
 //! they came.
@@ -10,6 +10,7 @@ use soloist_core::ids::{Identity, Version};
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 
+use super::resource::Resource;
 use crate::{orders, signature};
 
 /// The annotation that holds soloist's signature; see the crate's `signature` module for its form.
@@ -22,8 +23,11 @@ pub(super) const HANDOVER: &str = "soloist.dev/handover";
 pub(super) const PAUSE: &str = "soloist.dev/pause";
 
 /// The state that this object is.
-pub(super) fn snapshot(object: &Value) -> Result<Snapshot, String> {
-    Ok(Snapshot::new(version(object)?, Some(record(object))))
+pub(super) fn snapshot(resource: Resource, object: &Value) -> Result<Snapshot, String> {
+    Ok(Snapshot::new(
+        version(object)?,
+        Some(record(resource, object)),
+    ))
 }
 
 /// An object's or a list's `resourceVersion`. Numbers that grow are what tokens are made of.
@@ -41,10 +45,11 @@ pub(super) fn parse_version(text: &str) -> Result<Version, String> {
     })
 }
 
-fn record(object: &Value) -> Record {
-    let spec = |name: &str| object.pointer("/spec").and_then(|spec| spec.get(name));
+fn record(resource: Resource, object: &Value) -> Record {
+    let fields = resource.fields(object);
+    let spec = |name: &str| fields.get(name);
     let signature = annotation(object, SIGNATURE).and_then(signature::parse);
-    let written = spec("leaseTransitions")
+    let written = spec(resource.transitions())
         .and_then(Value::as_i64)
         .unwrap_or(0);
     let transitions = match &signature {
@@ -59,12 +64,20 @@ fn record(object: &Value) -> Record {
         duration_seconds: spec("leaseDurationSeconds").and_then(Value::as_i64),
         transitions,
         signature,
-        orders: Orders {
-            handover: annotation(object, HANDOVER)
-                .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
-            pause: annotation(object, PAUSE).and_then(|text| orders::parse_pause(text).ok()),
-        },
+        orders: orders_of(object),
     }
+}
+
+fn orders_of(object: &Value) -> Orders {
+    Orders {
+        handover: annotation(object, HANDOVER)
+            .and_then(|text| orders::parse_handover(text).ok().map(Box::new)),
+        pause: annotation(object, PAUSE).and_then(|text| orders::parse_pause(text).ok()),
+    }
+}
+
+pub(super) fn annotations(object: &mut Map<String, Value>) -> &mut Map<String, Value> {
+    child(child(object, "metadata"), "annotations")
 }
 
 fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
@@ -83,17 +96,17 @@ pub(super) fn unreadable_orders(object: &Value) -> impl Iterator<Item = String> 
 }
 
 /// A new object.
-pub(super) fn new(namespace: &str, name: &str) -> Value {
+pub(super) fn new(resource: Resource, namespace: &str, name: &str) -> Value {
     json!({
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind(),
         "metadata": {"namespace": namespace, "name": name},
     })
 }
 
 /// Writes over what is ours, and keeps the rest.
-pub(super) fn set(object: &mut Value, record: &Record, purpose: Purpose) {
-    let spec = child(child_map(object), "spec");
+pub(super) fn set(resource: Resource, object: &mut Value, record: &Record, purpose: Purpose) {
+    let mut spec = resource.fields(object);
     let now = json!(now());
     spec.insert(
         "holderIdentity".into(),
@@ -104,13 +117,14 @@ pub(super) fn set(object: &mut Value, record: &Record, purpose: Purpose) {
         None => spec.remove("leaseDurationSeconds"),
     };
     let transitions = i32::try_from(record.transitions).unwrap_or(i32::MAX);
-    spec.insert("leaseTransitions".into(), json!(transitions));
+    spec.insert(resource.transitions().into(), json!(transitions));
     spec.insert("renewTime".into(), now.clone());
     match purpose {
         Purpose::Acquire | Purpose::Release => spec.insert("acquireTime".into(), now),
         Purpose::Renew => None,
     };
-    let annotations = child(child(child_map(object), "metadata"), "annotations");
+    resource.set_fields(child_map(object), spec);
+    let annotations = annotations(child_map(object));
     match &record.signature {
         Some(signature) => {
             annotations.insert(SIGNATURE.into(), json!(signature::to_text(signature)))
@@ -122,8 +136,8 @@ pub(super) fn set(object: &mut Value, record: &Record, purpose: Purpose) {
 
 /// Writes over the orders that are there, and keeps those that nobody can read, for people.
 pub(super) fn set_orders(object: &mut Value, wanted: &Orders) {
-    let found = record(object).orders;
-    let annotations = child(child(child_map(object), "metadata"), "annotations");
+    let found = orders_of(object);
+    let annotations = annotations(child_map(object));
     if found.handover != wanted.handover {
         match &wanted.handover {
             Some(order) => {
@@ -144,7 +158,8 @@ fn clamp(seconds: i64) -> i32 {
     i32::try_from(seconds).unwrap_or(if seconds < 0 { i32::MIN } else { i32::MAX })
 }
 
-/// `MicroTime`, as the API wants it.
+/// `MicroTime`, as the API wants it. The legacy records had whole seconds, and their readers take both: without the fraction
+/// an update that changes nothing else would be none, and get no new version.
 fn now() -> String {
     Timestamp::now()
         .strftime("%Y-%m-%dT%H:%M:%S.%6fZ")
@@ -195,7 +210,7 @@ mod tests {
 
     fn written(object: &Value, record: &Record, purpose: Purpose) -> Value {
         let mut object = object.clone();
-        set(&mut object, record, purpose);
+        set(Resource::Lease, &mut object, record, purpose);
         object
     }
 
@@ -257,9 +272,9 @@ mod tests {
             if let Some(signature) = &mut record.signature {
                 signature.term = Term::new(transitions);
             }
-            let object = written(&new("x", "demo"), &record, Purpose::Renew);
+            let object = written(&new(Resource::Lease, "x", "demo"), &record, Purpose::Renew);
             assert!(object["spec"]["leaseTransitions"].as_i64() <= Some(i64::from(i32::MAX)));
-            assert_eq!(super::record(&object), record);
+            assert_eq!(super::record(Resource::Lease, &object), record);
         }
     }
 
@@ -269,7 +284,7 @@ mod tests {
             "metadata": {"resourceVersion": "12", "annotations": {SIGNATURE: "nonsense"}},
             "spec": {"holderIdentity": "host_1 (x)", "leaseDurationSeconds": -3, "leaseTransitions": -1},
         });
-        let found = snapshot(&foreign).unwrap();
+        let found = snapshot(Resource::Lease, &foreign).unwrap();
         assert_eq!(found.version, Version::new(12));
         let expected = Record {
             holder: Identity::found("host_1 (x)"),
@@ -280,14 +295,21 @@ mod tests {
         };
         assert_eq!(found.record, Some(expected));
         let empty = json!({"metadata": {"resourceVersion": "12"}});
-        assert!(snapshot(&empty).unwrap().record.unwrap().holder.is_none());
+        assert!(
+            snapshot(Resource::Lease, &empty)
+                .unwrap()
+                .record
+                .unwrap()
+                .holder
+                .is_none()
+        );
     }
 
     #[test]
     fn orders_by_kubectl_annotate_are_read_and_those_that_nobody_can_read_are_kept_and_named() {
         let mut lease =
             json!({"metadata": {"annotations": {HANDOVER: "term=3 to=pod-b", PAUSE: "maybe"}}});
-        let found = record(&lease).orders;
+        let found = record(Resource::Lease, &lease).orders;
         assert_eq!(found.handover.and_then(|h| h.to), Identity::found("pod-b"));
         assert_eq!(found.pause, None);
         let unreadable: Vec<_> = unreadable_orders(&lease).collect();
@@ -296,7 +318,7 @@ mod tests {
             unreadable[0].starts_with("soloist.dev/pause: \"maybe\" is no order"),
             "{unreadable:?}"
         );
-        set(&mut lease, &ours(), Purpose::Acquire);
+        set(Resource::Lease, &mut lease, &ours(), Purpose::Acquire);
         assert_eq!(annotation(&lease, HANDOVER), None);
         assert_eq!(annotation(&lease, PAUSE), Some("maybe"));
     }

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use kube::Config;
 
 use super::names;
+use super::resource::Resource;
 use super::source::{ConnectError, Origin};
 
 const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -20,6 +21,7 @@ const SERVICE_ACCOUNT_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/servicea
 #[must_use]
 pub struct Options {
     name: String,
+    resource: Resource,
     namespace: Option<String>,
     kubeconfig: Option<PathBuf>,
     context: Option<String>,
@@ -34,11 +36,18 @@ impl Options {
     pub fn lease(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            resource: Resource::Lease,
             namespace: None,
             kubeconfig: None,
             context: None,
             watch_seconds: Self::WATCH_SECONDS,
         }
+    }
+
+    /// In an object of this kind.
+    pub fn resource(mut self, resource: Resource) -> Self {
+        self.resource = resource;
+        self
     }
 
     /// In this namespace.
@@ -87,6 +96,7 @@ impl Options {
         names::namespace(&namespace)?;
         Ok(Target {
             name: self.name,
+            resource: self.resource,
             namespace,
             config,
             origin,
@@ -96,6 +106,7 @@ impl Options {
 }
 
 pub(super) struct Target {
+    pub(super) resource: Resource,
     pub(super) name: String,
     pub(super) namespace: String,
     pub(super) config: Config,

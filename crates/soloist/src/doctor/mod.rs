@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use soloist_core::ladder::{Ladder, LadderRequest};
 use soloist_core::timings::{Preset, Timings};
-use soloist_elector::kubernetes::Options;
+use soloist_elector::kubernetes::{Options, Resource};
 
 use crate::cli::{StopArgs, TimingArgs};
 use crate::duration::parse as duration;
@@ -96,7 +96,13 @@ impl DoctorArgs {
         let timings = self.settings(&mut report);
         match self.store() {
             StoreChoice::None => return Err(NoLease.into()),
-            StoreChoice::Kubernetes => self.kubernetes(&timings, &mut report).await?,
+            StoreChoice::Kubernetes(Resource::Lease) => {
+                self.kubernetes(&timings, &mut report).await?;
+            }
+            StoreChoice::Kubernetes(legacy) => bail!(
+                "only Leases are looked at, not locks on {}: move to a Lease (docs/kubernetes.md)",
+                legacy.kind()
+            ),
             StoreChoice::Etcd(address) => {
                 let name = self.name.as_deref().context("which lease? Give --name")?;
                 etcd::check(self.etcd.lease(&address, name), &timings, &mut report).await;
@@ -129,7 +135,7 @@ impl DoctorArgs {
             || std::env::var_os("KUBECONFIG").is_some();
         match &self.store {
             Some(store) => store.clone(),
-            None if cluster_is_named => StoreChoice::Kubernetes,
+            None if cluster_is_named => StoreChoice::Kubernetes(Resource::Lease),
             None => StoreChoice::fitting(),
         }
     }

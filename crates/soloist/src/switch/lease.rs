@@ -10,7 +10,7 @@ use soloist_core::record::{Record, Snapshot};
 use soloist_core::time::Human;
 use soloist_elector::etcd::EtcdStore;
 use soloist_elector::file::FileStore;
-use soloist_elector::kubernetes::{KubernetesStore, Options};
+use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
 use tokio::time::timeout;
 
@@ -39,9 +39,10 @@ impl LeaseArgs {
         let name = self.name.as_deref();
         match self.choice() {
             StoreChoice::None => Err(NoLease.into()),
-            StoreChoice::Kubernetes => {
+            StoreChoice::Kubernetes(resource) => {
                 let _ = rustls::crypto::ring::default_provider().install_default();
-                let store = KubernetesStore::connect(self.options(name.ok_or(WhichLease)?)).await?;
+                let options = self.options(name.ok_or(WhichLease)?);
+                let store = KubernetesStore::connect(options.resource(resource)).await?;
                 Ok(Lease::Kubernetes(store))
             }
             StoreChoice::Etcd(address) => {
@@ -72,7 +73,7 @@ impl LeaseArgs {
             || is_kubectl_plugin();
         match &self.store {
             Some(store) => store.clone(),
-            None if cluster_is_named => StoreChoice::Kubernetes,
+            None if cluster_is_named => StoreChoice::Kubernetes(Resource::Lease),
             None => StoreChoice::fitting(),
         }
     }
@@ -166,13 +167,11 @@ impl Lease {
     pub(super) async fn times(&self) -> Times {
         let (object, acquired, renewed) = match self {
             Self::Kubernetes(store) => {
-                let path = format!(
-                    "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}",
-                    store.namespace(),
-                    store.name()
-                );
+                let resource = store.resource();
+                let path = format!("{}/{}", resource.path(store.namespace()), store.name());
                 let object = super::pods::get(store, &path).await.ok();
-                (object, "/spec/acquireTime", "/spec/renewTime")
+                let fields = object.map(|object| Value::Object(resource.fields(&object)));
+                (fields, "/acquireTime", "/renewTime")
             }
             Self::Etcd(store) => {
                 let value = self.in_time(store.value()).await.ok().flatten();

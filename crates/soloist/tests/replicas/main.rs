@@ -26,6 +26,7 @@ mod orders;
 mod place;
 mod prestop;
 mod privileges;
+mod service_manager;
 mod settings;
 #[path = "../../../process/tests/common/skipped.rs"]
 mod skipped;
