@@ -318,7 +318,7 @@ mod tests {
             unreadable[0].starts_with("soloist.dev/pause: \"maybe\" is no order"),
             "{unreadable:?}"
         );
-        set(&mut lease, &ours(), Purpose::Acquire);
+        set(Resource::Lease, &mut lease, &ours(), Purpose::Acquire);
         assert_eq!(annotation(&lease, HANDOVER), None);
         assert_eq!(annotation(&lease, PAUSE), Some("maybe"));
     }
