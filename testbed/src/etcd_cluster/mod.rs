@@ -203,6 +203,15 @@ impl EtcdCluster {
 
     /// Kills all members, and starts them with what was saved, revisions included.
     pub fn restore(&mut self) -> Result<(), Error> {
+        self.restore_with("etcd-cluster")
+    }
+
+    /// The same, as another cluster: its id changes.
+    pub fn restore_as_another(&mut self) -> Result<(), Error> {
+        self.restore_with("another")
+    }
+
+    fn restore_with(&mut self, token: &str) -> Result<(), Error> {
         for member in 0..self.members.len() {
             self.kill(member);
         }
@@ -215,6 +224,7 @@ impl EtcdCluster {
                 .env("ETCDCTL_API", "3")
                 .args(["snapshot", "restore"])
                 .arg(&self.backup)
+                .arg(format!("--initial-cluster-token={token}"))
                 .arg(format!("--data-dir={}", self.data(member).display()))
                 .args(self.identity(member));
             run("restore a snapshot", restore)?;
