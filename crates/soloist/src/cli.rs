@@ -210,7 +210,7 @@ pub(crate) struct RunArgs {
     /// The lease's name: the same in all replicas. Required on Kubernetes and etcd [default: made from the program's name]
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH [default: kubernetes in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; deprecated: configmap, endpoints [default: kubernetes in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
