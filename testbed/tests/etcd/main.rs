@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failing test says where")]
 
 mod access;
+mod another;
 mod certificates;
 mod conformance;
 mod faults;
