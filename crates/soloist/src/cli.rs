@@ -13,6 +13,7 @@ use soloist_process::{Signal, StopTo};
 use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
 use crate::inject::InjectArgs;
+use crate::listener::ListenAddress;
 use crate::logging::Filter;
 use crate::manifests::ManifestsArgs;
 use crate::prestop::PrestopArgs;
@@ -246,6 +247,9 @@ pub(crate) struct RunArgs {
     /// Give up, with exit code 4, if we have not led after this long
     #[arg(long, env = "SOLOIST_WAIT", value_parser = duration)]
     pub(crate) wait: Option<Duration>,
+    /// Answer probes (/livez, /readyz, /startupz), /leader, /status and /metrics by HTTP at IP:PORT, or :PORT for all addresses
+    #[arg(long, env = "SOLOIST_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<ListenAddress>,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     pub(crate) command: Vec<OsString>,

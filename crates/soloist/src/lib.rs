@@ -12,12 +12,14 @@ mod ending;
 mod health;
 mod inject;
 mod install;
+mod listener;
 mod logging;
 #[cfg(test)]
 mod man_pages;
 mod manifests;
 mod notices;
 mod notify;
+mod observers;
 mod own_pod;
 mod prestop;
 mod probe;
@@ -53,6 +55,8 @@ use tracing::error;
 use crate::cli::{Cli, Command, RunArgs};
 use crate::doctor::DoctorArgs;
 use crate::inject::Injected;
+use crate::listener::ListenError;
+use crate::logging::DroppedLines;
 use crate::run::LostSight;
 use crate::settings::Settings;
 use crate::trial::TryArgs;
@@ -175,7 +179,7 @@ fn run(args: RunArgs, held: HeldSignals) -> ExitCode {
         Err(error) => return complain(BAD_CONFIGURATION, format_args!("{error:#}")),
     };
     // Written to the end when this is over, whatever ends it.
-    let _log = match logging::start(&settings.log) {
+    let log = match logging::start(&settings.log) {
         Ok(log) => log,
         Err(error) => {
             return complain(
@@ -184,7 +188,7 @@ fn run(args: RunArgs, held: HeldSignals) -> ExitCode {
             );
         }
     };
-    ExitCode::from(execute(settings, held))
+    ExitCode::from(execute(settings, held, log.dropped_lines()))
 }
 
 /// A text for standard output. Whoever closes it early, as `head` does, has enough.
@@ -216,7 +220,7 @@ fn complain(code: u8, what: impl Display) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn execute(settings: Settings, held: HeldSignals) -> u8 {
+fn execute(settings: Settings, held: HeldSignals, dropped_lines: DroppedLines) -> u8 {
     // The choice of a program, not of a library: without one rustls panics if some crate brings a second provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = match runtime() {
@@ -226,7 +230,7 @@ fn execute(settings: Settings, held: HeldSignals) -> u8 {
             return INTERNAL_ERROR;
         }
     };
-    let run = || runtime.block_on(start::run(settings, held));
+    let run = || runtime.block_on(start::run(settings, held, dropped_lines));
     let outcome = catch_unwind(AssertUnwindSafe(run));
     let code = code_of(outcome, || kill_abandoned_trees(LONGEST_SWEEP));
     // A look-up of a name, a lock on a file or a credential plugin may be under way in a thread: nobody waits for it.
@@ -272,7 +276,7 @@ fn code_of_error(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
         Some(StoreError::Refused(_)) => REFUSED,
         _ if error.is::<LostSight>() => LOST_SIGHT,
-        _ if error.is::<ConnectError>() => BAD_CONFIGURATION,
+        _ if error.is::<ConnectError>() || error.is::<ListenError>() => BAD_CONFIGURATION,
         _ => INTERNAL_ERROR,
     }
 }

@@ -14,6 +14,8 @@ use soloist_elector::repeats::Repeats;
 use soloist_elector::{StoreError, WatchEnded, clock};
 use tracing::{debug, error, info, warn};
 
+use crate::listener::Contact;
+
 /// Writes the log, and remembers what it needs for that.
 #[derive(Debug, Default)]
 pub(crate) struct Log {
@@ -95,6 +97,15 @@ impl Log {
     fn heard(&mut self, now: Moment) {
         self.heard_at = Some(now);
         self.cut_off = false;
+    }
+
+    /// What is heard of the store.
+    pub(crate) const fn contact(&self) -> Contact {
+        match (self.cut_off, self.heard_at) {
+            (_, None) => Contact::NotYet,
+            (false, Some(_)) => Contact::Heard,
+            (true, Some(_)) => Contact::CutOff,
+        }
     }
 
     /// Who leads, as far as we know.

@@ -19,7 +19,7 @@ use tracing::{debug, info, warn};
 use crate::control::protocol::{self, Request};
 use crate::control::{Asked, Control};
 use crate::ending::Ending;
-use crate::notices::Log;
+use crate::observers::Observers;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
 use crate::trees::{Silence, Trees};
@@ -63,7 +63,7 @@ pub(crate) struct Runner {
     ending: Ending,
     stop_requests: StopRequests,
     terminal: Option<Terminal>,
-    log: Log,
+    observers: Observers,
     next_status: Moment,
     wait_until: Moment,
     waited_in_vain: bool,
@@ -95,10 +95,11 @@ impl Runner {
         signals: mpsc::UnboundedReceiver<Signalled>,
         control: Option<Control>,
         wait_until: Moment,
+        observers: Observers,
     ) -> Self {
         let terminal = Terminal::controlling();
         Self {
-            log: Log::about(carrier.is_some()),
+            observers,
             node,
             carrier,
             trees,
@@ -118,11 +119,17 @@ impl Runner {
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
         loop {
+            // Whoever is about to be stopped is not ready any more.
+            self.observers.turn(&self.node);
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
+            self.observers.turn(&self.node);
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
-            let wake = deadline.min(self.next_status).min(self.wait_until);
+            let wake = deadline
+                .min(self.next_status)
+                .min(self.wait_until)
+                .min(self.observers.next_turn());
             // In no order, so that whoever is busy keeps nobody waiting. Time is looked at whatever has woken us.
             let woken = tokio::select! {
                 arrival = next_arrival(&mut self.carrier) => Woken::Arrival(Box::new(arrival)),
@@ -135,9 +142,14 @@ impl Runner {
             // Read after waking: a candidate counts from after it saw.
             let now = clock::now();
             match woken {
-                Woken::Arrival(arrival) => feed(&mut self.node, &mut self.log, now, *arrival),
+                Woken::Arrival(arrival) => {
+                    feed(&mut self.node, &mut self.observers, now, *arrival);
+                }
                 Woken::Tree(Ok(None)) => {}
-                Woken::Tree(Ok(Some((tree, event)))) => self.node.handle_tree(now, tree, event),
+                Woken::Tree(Ok(Some((tree, event)))) => {
+                    self.observers.happened(now, tree, event);
+                    self.node.handle_tree(now, tree, event);
+                }
                 Woken::Tree(Err(Silence)) => {
                     // Nothing may be released: the lease has to run out.
                     self.trees.kill_all();
@@ -155,7 +167,7 @@ impl Runner {
                 Woken::Time => {}
             }
             if let Some(carrier) = &mut self.carrier {
-                hear_before_time_passes(&mut self.node, carrier, &mut self.log).await;
+                hear_before_time_passes(&mut self.node, carrier, &mut self.observers).await;
             }
             self.pass_time(clock::now());
         }
@@ -235,7 +247,7 @@ impl Runner {
         }
         if now >= self.next_status {
             self.next_status = next_status(self.settings.log.log_status);
-            self.log.status(now, &self.node);
+            self.observers.status(now, &self.node);
         }
         if now >= self.wait_until {
             self.wait_until = Moment::NEVER;
@@ -256,7 +268,10 @@ impl Runner {
                         carrier.carry(command);
                     }
                 }
-                Output::Tree(tree, command) => self.trees.obey(&self.settings, tree, command),
+                Output::Tree(tree, command) => {
+                    self.observers.ordered(&self.node, tree, command);
+                    self.trees.obey(&self.settings, tree, command);
+                }
                 Output::Notice(notice) => self.noticed(&notice),
                 Output::Exit(outcome) => return Some(self.exit(outcome)),
             }
@@ -272,7 +287,7 @@ impl Runner {
     }
 
     fn noticed(&mut self, notice: &Notice) {
-        self.log.notice(notice);
+        self.observers.notice(notice);
         match notice {
             Notice::Elected(_) => self.wait_until = Moment::NEVER,
             Notice::State {
@@ -310,7 +325,11 @@ async fn next_arrival(carrier: &mut Option<StoreCarrier>) -> Arrival {
 
 /// What is known comes before what time alone would do, whatever has woken us: no child is restarted while the
 /// loss of the lease waits in the queue. Bounded, so that a busy watch does not hold up time.
-async fn hear_before_time_passes(node: &mut Node, carrier: &mut StoreCarrier, log: &mut Log) {
+async fn hear_before_time_passes(
+    node: &mut Node,
+    carrier: &mut StoreCarrier,
+    observers: &mut Observers,
+) {
     for _ in 0..MOST_ARRIVALS {
         if !node.is_due(clock::now()) {
             return;
@@ -319,12 +338,12 @@ async fn hear_before_time_passes(node: &mut Node, carrier: &mut StoreCarrier, lo
             return;
         };
         // Read after it came, again: a candidate counts from after it saw.
-        feed(node, log, clock::now(), arrival);
+        feed(node, observers, clock::now(), arrival);
     }
 }
 
-fn feed(node: &mut Node, log: &mut Log, now: Moment, arrival: Arrival) {
-    log.arrived(now, &arrival);
+fn feed(node: &mut Node, observers: &mut Observers, now: Moment, arrival: Arrival) {
+    observers.arrived(now, &arrival);
     match arrival {
         Arrival::Answer { op, answer, .. } => node.handle_answer(now, op, answer),
         Arrival::Change { watch, snapshot } => node.handle_watch(now, watch, snapshot),
@@ -394,16 +413,16 @@ mod tests {
     }
 
     /// A leader whose child has crashed twice, and is to be restarted when the next deadline comes.
-    async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Log) {
+    async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Observers) {
         let limit = Duration::from_secs(2);
         let mut carrier = StoreCarrier::new(store.clone(), limit);
-        let (mut node, mut log) = (node(), Log::default());
+        let (mut node, mut observers) = (node(), Observers::default());
         let first = loop {
             if let Some(tree) = carry_out(&mut node, &mut carrier) {
                 break tree;
             }
             let arrival = carrier.next().await;
-            feed(&mut node, &mut log, clock::now(), arrival);
+            feed(&mut node, &mut observers, clock::now(), arrival);
         };
         crash(&mut node, first);
         // The first restart is at once.
@@ -412,10 +431,10 @@ mod tests {
         assert_eq!(carry_out(&mut node, &mut carrier), None);
         // Its own writes, as the watch tells them.
         while let Some(arrival) = carrier.try_next().await {
-            feed(&mut node, &mut log, clock::now(), arrival);
+            feed(&mut node, &mut observers, clock::now(), arrival);
         }
         assert_eq!(carry_out(&mut node, &mut carrier), None);
-        (node, carrier, log)
+        (node, carrier, observers)
     }
 
     async fn wait_until_due(node: &Node) {
@@ -428,10 +447,10 @@ mod tests {
     #[tokio::test]
     async fn no_child_is_restarted_while_the_loss_of_the_lease_waits_to_be_heard() {
         let store = MemoryStore::new();
-        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        let (mut node, mut carrier, mut observers) = waiting_to_restart(&store).await;
         wait_until_due(&node).await;
         store.delete();
-        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        hear_before_time_passes(&mut node, &mut carrier, &mut observers).await;
         if node.is_due(clock::now()) {
             node.handle_timeout(clock::now());
         }
@@ -442,9 +461,9 @@ mod tests {
     #[tokio::test]
     async fn a_child_is_restarted_when_its_time_has_come_and_nothing_else() {
         let store = MemoryStore::new();
-        let (mut node, mut carrier, mut log) = waiting_to_restart(&store).await;
+        let (mut node, mut carrier, mut observers) = waiting_to_restart(&store).await;
         wait_until_due(&node).await;
-        hear_before_time_passes(&mut node, &mut carrier, &mut log).await;
+        hear_before_time_passes(&mut node, &mut carrier, &mut observers).await;
         node.handle_timeout(clock::now());
         assert!(carry_out(&mut node, &mut carrier).is_some());
     }

@@ -17,6 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
+use crate::listener::ListenAddress;
 use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) health_interval: Duration,
     pub(crate) health_timeout: Duration,
     pub(crate) wait: Option<Duration>,
+    /// Where probes, people and Prometheus are answered.
+    pub(crate) listen: Option<ListenAddress>,
     /// Whom the child becomes.
     pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
@@ -103,6 +106,7 @@ impl TryFrom<RunArgs> for Settings {
             health_interval: args.health.health_interval,
             health_timeout: args.health.health_timeout,
             wait: args.wait,
+            listen: args.listen,
             log: args.log,
             command: args.command,
         })
@@ -162,7 +166,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
     ];
-    for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
+    if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(
             "{flag} is about a lease, and with --store none there is none: every replica runs the program, at once. Leave {flag} out (and its \
              variable), or name another store"

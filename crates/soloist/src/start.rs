@@ -1,5 +1,6 @@
 //! From the settings to a replica that runs.
 
+use std::convert::Infallible;
 use std::thread;
 
 use anyhow::Context;
@@ -15,6 +16,9 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::control::{self, Control};
+use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
+use crate::logging::DroppedLines;
+use crate::observers::Observers;
 use crate::run::{Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
@@ -23,12 +27,17 @@ use crate::trees::Trees;
 use crate::{notify, store};
 
 /// Runs until it is told to stop; the exit code.
-pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result<u8> {
+pub(crate) async fn run(
+    settings: Settings,
+    held: HeldSignals,
+    dropped_lines: DroppedLines,
+) -> anyhow::Result<u8> {
     let wait_until = settings
         .wait
         .map_or(Moment::NEVER, |wait| clock::now() + wait);
     let signals = signals::listen(settings.stop_signal, held);
     let mut signals = signals.context("listening to signals")?;
+    let listener = settings.listen.as_ref().map(Listener::bind).transpose()?;
     let supervisor = Supervisor::new()?.with_timings(settings.policy.timings);
     let instance = InstanceId::from_random(random::bits128()?);
     let identity = match &settings.identity {
@@ -44,6 +53,21 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
     };
     let (name, store) = (&settings.name, &settings.location);
     info!(name, %identity, %store, "{}", settings.ladder_in_words());
+    let about = About {
+        name: name.clone(),
+        identity: identity.clone(),
+        store: store.to_string(),
+        elects: !store.is_nowhere(),
+        started: clock::now(),
+    };
+    let publisher = match listener {
+        Some(listener) => {
+            let (publisher, published) = listener::publish(about, dropped_lines);
+            listener.serve(published)?;
+            Some(publisher)
+        }
+        None => None,
+    };
     // Nobody waits for it, or needs it.
     let clearing = thread::Builder::new().name("leftovers".into());
     drop(clearing.spawn(|| clear_leftovers(&[notify::PREFIX, control::PREFIX])));
@@ -56,6 +80,7 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
             info!(%signal, "asked to stop");
             return Ok(Outcome::of_an_idle_end(settings.policy.once).code());
         }
+        never = keep_beating(publisher.as_ref()) => match never {},
         rung = timer.until(wait_until) => {
             rung.context("no timer")?;
             return Ok(waited_in_vain());
@@ -66,9 +91,22 @@ pub(crate) async fn run(settings: Settings, held: HeldSignals) -> anyhow::Result
         None => Node::unopposed(clock::now(), settings.policy),
     };
     let trees = Trees::new(supervisor, identity, guard_names);
-    Runner::new(settings, node, carrier, trees, signals, control, wait_until)
-        .run()
-        .await
+    let observers = Observers::new(carrier.is_some(), publisher);
+    Runner::new(
+        settings, node, carrier, trees, signals, control, wait_until, observers,
+    )
+    .run()
+    .await
+}
+
+/// To wait for the store is not to stand still.
+async fn keep_beating(publisher: Option<&Publisher>) -> Infallible {
+    loop {
+        if let Some(publisher) = publisher {
+            publisher.beat();
+        }
+        tokio::time::sleep(BEAT_EVERY).await;
+    }
 }
 
 /// The Pod that we are alone in: as its first process, in a PID namespace of our own, whatever a former container of

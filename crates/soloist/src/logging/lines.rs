@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -32,6 +33,23 @@ pub(super) struct Lines(Arc<Shared>);
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
+    dropped: AtomicU64,
+}
+
+/// How many lines could not be written so far.
+#[derive(Clone)]
+pub(crate) struct DroppedLines(Arc<Shared>);
+
+impl DroppedLines {
+    /// Of no log.
+    #[cfg(test)]
+    pub(crate) fn none() -> Self {
+        Self(Arc::default())
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.0.dropped.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -51,14 +69,16 @@ enum Entry {
 }
 
 impl Queue {
-    fn push(&mut self, line: &[u8]) {
+    /// Whether there was room for it.
+    fn push(&mut self, line: &[u8]) -> bool {
         if self.bytes + line.len() > MOST_BYTES {
             self.lost += 1;
-            return;
+            return false;
         }
         self.push_lost();
         self.bytes += line.len();
         self.entries.push_back(Entry::Line(line.to_vec()));
+        true
     }
 
     fn push_lost(&mut self) {
@@ -87,10 +107,16 @@ impl Lines {
             .spawn(move || {
                 let mut writer = Writer::new(rustix::stdio::stderr(), format);
                 loop {
-                    writer.write(shared.take());
+                    if !writer.write(shared.take()) {
+                        shared.dropped.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             })?;
         Ok(lines)
+    }
+
+    pub(super) fn dropped(&self) -> DroppedLines {
+        DroppedLines(Arc::clone(&self.0))
     }
 
     /// Waits until all is written, but not for long.
@@ -138,7 +164,9 @@ impl<'a> MakeWriter<'a> for Lines {
 impl io::Write for &Lines {
     /// A line as a whole.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.lock().push(line);
+        if !self.0.lock().push(line) {
+            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+        }
         self.0.changed.notify_all();
         Ok(line.len())
     }
@@ -167,7 +195,8 @@ impl<F: AsFd> Writer<F> {
         }
     }
 
-    fn write(&mut self, entry: Entry) {
+    /// Whether a line, if it was one, is written.
+    fn write(&mut self, entry: Entry) -> bool {
         if let Entry::Lost(lost) = entry {
             self.lost += lost;
         }
@@ -181,7 +210,9 @@ impl<F: AsFd> Writer<F> {
             && self.write_line(&line).is_err()
         {
             self.lost += 1;
+            return false;
         }
+        true
     }
 
     fn write_line(&mut self, line: &[u8]) -> Result<(), Errno> {
@@ -248,6 +279,22 @@ mod tests {
         assert_eq!(queue.pop(), Some(line("c")));
         assert_eq!(queue.pop(), None);
         assert_eq!(queue.bytes, 0);
+    }
+
+    #[test]
+    fn lines_that_were_dropped_are_counted_for_ever() {
+        use std::io::Write;
+        // Nobody writes them out.
+        let lines = Lines(Arc::default());
+        let dropped = lines.dropped();
+        (&lines).write_all(&vec![b'x'; MOST_BYTES]).unwrap();
+        assert_eq!(dropped.count(), 0);
+        (&lines).write_all(b"a").unwrap();
+        (&lines).write_all(b"b").unwrap();
+        assert_eq!(dropped.count(), 2);
+        lines.0.lock().pop();
+        (&lines).write_all(b"c").unwrap();
+        assert_eq!(dropped.count(), 2);
     }
 
     fn written(mut reader: PipeReader) -> String {

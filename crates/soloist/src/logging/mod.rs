@@ -10,6 +10,7 @@ use tracing::level_filters::LevelFilter;
 use tracing_subscriber::EnvFilter;
 
 use crate::cli::{LogArgs, LogFormat};
+pub(crate) use lines::DroppedLines;
 use lines::Lines;
 
 /// What is logged.
@@ -40,6 +41,13 @@ impl FromStr for Filter {
 
 /// The log. What is still to be written when it is dropped is written then, as far as that goes quickly.
 pub(crate) struct Log(Lines);
+
+impl Log {
+    /// How many lines could not be written, at any time.
+    pub(crate) fn dropped_lines(&self) -> DroppedLines {
+        self.0.dropped()
+    }
+}
 
 impl Drop for Log {
     fn drop(&mut self) {

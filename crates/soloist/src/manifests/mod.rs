@@ -58,6 +58,9 @@ pub(crate) struct ManifestsArgs {
     /// A folder that the program may write to, empty at every start of a Pod; can be repeated. Nothing else can be written
     #[arg(long, value_name = "PATH")]
     pub(crate) writable: Vec<String>,
+    /// The port of soloist's own listener, which the kubelet's probes ask; 0 for neither
+    #[arg(long, default_value_t = 9808, value_name = "PORT")]
+    pub(crate) listen_port: u16,
     /// Add a FlowSchema (cluster-wide), so that a flood of other requests does not delay the lease's
     #[arg(long)]
     pub(crate) flow_schema: bool,
@@ -176,6 +179,23 @@ mod tests {
             assert!(text.contains(&expected), "{variable}: {text}");
         }
         assert!(!text.contains("SOLOIST_STOP_SIGNAL"));
+    }
+
+    #[test]
+    fn the_kubelet_asks_soloist_and_not_the_program() {
+        let text = printed(&["--name", "feed"]).unwrap();
+        for part in [
+            "- name: SOLOIST_LISTEN\n          value: \":9808\"\n",
+            "- name: soloist\n          containerPort: 9808\n",
+            "path: /livez\n            port: soloist\n",
+            "path: /readyz\n            port: soloist\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = printed(&["--name", "feed", "--listen-port", "0"]).unwrap();
+        for part in ["SOLOIST_LISTEN", "containerPort", "Probe:"] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
     }
 
     #[test]

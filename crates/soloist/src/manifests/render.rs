@@ -93,7 +93,7 @@ kind: Deployment
     rollingUpdate:
       maxSurge: 1
       maxUnavailable: 0
-  # Without a probe a Pod is ready when it has started. What ends at once (bad settings) does not replace what works.
+  # What ends soon after it was ready does not replace what works.
   minReadySeconds: 10
   selector:
     matchLabels:
@@ -165,6 +165,7 @@ securityContext:
         let command = list(&[args.delivery.path().as_str(), "run", "--"]);
         let program = list(&args.command);
         let variables = self.variables();
+        let probes = self.probes();
         let hardened = indented(HARDENED, 2);
         let (cpu, memory) = (string(&args.cpu), string(&args.memory));
         let mounts = section(
@@ -185,9 +186,7 @@ securityContext:
 command: {command}
 args: {program}
 env:
-{variables}# No probes: soloist has no address yet that could be asked, and a standby is as ready as the leader. soloist itself
-# checks the program (--ready, --health), and exits when it cannot go on.
-{prestop}# No CPU limit: a throttled leader renews late. The default requests are soloist's own need; the program's come on top.
+{variables}{probes}{prestop}# No CPU limit: a throttled leader renews late. The default requests are soloist's own need; the program's come on top.
 resources:
   requests:
     cpu: {cpu}
@@ -197,10 +196,39 @@ securityContext:
         )
     }
 
+    fn probes(&self) -> String {
+        match self.args.listen_port {
+            0 => "# No probes: soloist has no address here that could be asked. It checks the program itself (--ready, --health).\n".into(),
+            port => format!(
+                "ports:
+- name: soloist
+  containerPort: {port}
+# They ask soloist: a standby is as ready as the leader. The program is checked by soloist itself (--ready, --health).
+livenessProbe:
+  httpGet:
+    path: /livez
+    port: soloist
+  timeoutSeconds: 3
+readinessProbe:
+  httpGet:
+    path: /readyz
+    port: soloist
+  periodSeconds: 5
+  timeoutSeconds: 3
+"
+            ),
+        }
+    }
+
     fn variables(&self) -> String {
         let stopping = &self.args.run.stopping;
         let grace = format!("{}s", stopping.grace_period.as_secs());
         let given = &self.args.run.given;
+        let listen = match self.args.listen_port {
+            0 => None,
+            port => Some(("SOLOIST_LISTEN", format!(":{port}"))),
+        };
+        let listen = listen.iter().map(|(name, value)| (*name, value.as_str()));
         let defaults = [
             ("SOLOIST_NAME", self.lease()),
             ("SOLOIST_PRESET", "standard"),
@@ -223,7 +251,7 @@ securityContext:
             text +=
                 &format!("- name: {name}\n  valueFrom:\n    fieldRef:\n      fieldPath: {field}\n");
         }
-        for (name, value) in first.into_iter().chain(others) {
+        for (name, value) in first.into_iter().chain(listen).chain(others) {
             text += &format!("- name: {name}\n  value: {}\n", string(value));
         }
         text

@@ -28,6 +28,8 @@ const FLAGS: &[&str] = &[
     "9971s",
     "--preset",
     "low-load",
+    "--listen-port",
+    "9972",
 ];
 
 const EXPRESSIONS: &[(&str, &str)] = &[
@@ -48,6 +50,11 @@ const EXPRESSIONS: &[(&str, &str)] = &[
         "{{ printf \"%ds\" (int .Values.gracePeriodSeconds) | quote }}",
     ),
     ("9971", "{{ .Values.gracePeriodSeconds }}"),
+    (
+        "\":9972\"",
+        "{{ printf \":%d\" (int .Values.listenPort) | quote }}",
+    ),
+    ("9972", "{{ .Values.listenPort }}"),
     ("9970", "{{ .Values.runAsUser }}"),
     ("997", "{{ .Values.replicas }}"),
     ("value: low-load", "value: {{ .Values.preset }}"),
@@ -95,6 +102,10 @@ fn deployment(plain: &str, volume: &str, init: &str, prestop: &str) -> String {
     let lifecycle = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
     let variable = block(prestop, "        - name: SOLOIST_PRESTOP")
         .replace("\"96s\"", "{{ printf \"%ds\" (int .) | quote }}");
+    let listen = block(plain, "        - name: SOLOIST_LISTEN");
+    let (_, probes) = plain.split_once("        ports:\n").unwrap();
+    let (probes, _) = probes.split_once("        # No CPU limit").unwrap();
+    let probes = format!("        ports:\n{probes}");
     let mount = items(volume, "        volumeMounts:");
     let image_volume = items(volume, "      volumes:");
     let folder_volume = items(init, "      volumes:");
@@ -115,14 +126,18 @@ fn deployment(plain: &str, volume: &str, init: &str, prestop: &str) -> String {
     let is = |how: &str| format!("{{{{- if eq .Values.soloist.delivery \"{how}\" }}}}\n");
     let any = "{{- if or (ne .Values.soloist.delivery \"in-image\") .Values.writable }}\n";
     let end = "{{- end }}\n";
+    let listens =
+        |text: &str| format!("        {{{{- if .Values.listenPort }}}}\n{text}        {end}");
 
     let text = plain
         .replace(&resources, "        resources: {{ toJson .Values.resources }}\n")
+        .replace(&listen, &listens(&listen))
         .replace(
-            "        # No probes",
+            &probes,
             &format!(
                 "        {{{{- with .Values.prestopSeconds }}}}\n{variable}        {end}        \
-                 {{{{- with .Values.env }}}}\n        {{{{- toYaml . | nindent 8 }}}}\n        {end}        # No probes"
+                 {{{{- with .Values.env }}}}\n        {{{{- toYaml . | nindent 8 }}}}\n        {end}{}",
+                listens(&probes)
             ),
         )
         .replace(

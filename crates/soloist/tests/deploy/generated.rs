@@ -51,6 +51,8 @@ fn the_charts_values_are_the_programs_defaults() {
         pod["terminationGracePeriodSeconds"]
     );
     assert_eq!(values["runAsUser"], pod["securityContext"]["runAsUser"]);
+    let ports = &pod["containers"][0]["ports"];
+    assert_eq!(values["listenPort"], ports[0]["containerPort"]);
     assert_eq!(values["resources"], pod["containers"][0]["resources"]);
     assert_eq!(
         values["soloist"]["image"],

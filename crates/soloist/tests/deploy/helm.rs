@@ -43,6 +43,8 @@ fn the_chart_gives_what_the_program_prints() {
     for (values, flags) in [
         (&[][..], &[][..]),
         (&[r#"preset="low-load""#], &["--preset", "low-load"]),
+        (&["listenPort=0"], &["--listen-port", "0"]),
+        (&["listenPort=81"], &["--listen-port", "81"]),
         (
             &[
                 r#"soloist={"delivery":"init-container","image":"s:2"}"#,
@@ -117,6 +119,7 @@ fn what_the_schema_does_not_allow_is_refused_by_name() {
         (r#"image="""#, "image"),
         ("command=[]", "command"),
         ("replicas=0", "replicas"),
+        ("listenPort=65536", "listenPort"),
         (r#"preset="fast""#, "preset"),
         (r#"soloist={"delivery":"mail"}"#, "delivery"),
         ("replica=3", "replica"),

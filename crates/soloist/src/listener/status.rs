@@ -1,0 +1,66 @@
+//! `/status` and `/leader` as JSON. What is here is documented in `docs/operations.md`.
+
+use serde_json::{Value, json};
+use soloist_core::ids::Identity;
+use soloist_core::replica::StateName;
+use soloist_elector::clock;
+
+use super::published::{Contact, Published, Snapshot};
+use crate::notices::without_leaders;
+
+/// Raised when a field goes or changes its meaning; not when one is added.
+const VERSION: u32 = 1;
+
+pub(super) fn leader(published: &Published) -> String {
+    let snapshot = published.snapshot();
+    let name = snapshot.leader.as_ref().map_or("", Identity::as_str);
+    line(&json!({ "name": name }))
+}
+
+pub(super) fn json(published: &Published) -> String {
+    let (about, snapshot) = (&published.about, published.snapshot());
+    let now = clock::now();
+    let state = match about.elects {
+        true => snapshot.state.to_string(),
+        false => without_leaders(snapshot.state).to_owned(),
+    };
+    let lease = snapshot.lease.map(|lease| {
+        json!({
+            "term": lease.term.get(),
+            // As text: it may have more digits than a JSON number keeps.
+            "token": lease.token.to_string(),
+            "valid_seconds": lease.valid_until.since(now).as_secs_f64(),
+        })
+    });
+    let mut status = json!({
+        "version": VERSION,
+        "soloist": env!("CARGO_PKG_VERSION"),
+        "name": about.name,
+        "identity": about.identity.as_str(),
+        "store": about.store,
+        "uptime_seconds": now.since(about.started).as_secs_f64(),
+        "state": state,
+        "alive": published.is_alive().is_ok(),
+        "ready": published.is_ready().is_ok(),
+        "child": { "state": child(&snapshot), "restarts": snapshot.restarts },
+    });
+    if about.elects {
+        status["leader"] = json!(snapshot.leader.as_ref().map(Identity::as_str));
+        status["lease"] = lease.unwrap_or(Value::Null);
+        status["store_answers"] = json!(snapshot.contact == Contact::Heard);
+    }
+    line(&status)
+}
+
+const fn child(snapshot: &Snapshot) -> &'static str {
+    match snapshot.state {
+        StateName::Follower => "none",
+        StateName::PreLeader => "starting",
+        StateName::Leader => "up",
+        StateName::PreFollower | StateName::Terminating => "stopping",
+    }
+}
+
+fn line(value: &Value) -> String {
+    format!("{value}\n")
+}

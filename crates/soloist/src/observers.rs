@@ -1,0 +1,77 @@
+//! All who are told what the main loop sees and does: the log, and the listener if there is one.
+
+use soloist_core::ids::TreeId;
+use soloist_core::node::{Node, Notice, TreeCommand, TreeEvent};
+use soloist_core::time::Moment;
+use soloist_elector::carrier::Arrival;
+use soloist_elector::clock;
+
+use crate::listener::{BEAT_EVERY, Publisher};
+use crate::notices::Log;
+
+/// None of them is waited for.
+#[derive(Default)]
+pub(crate) struct Observers {
+    log: Log,
+    publisher: Option<Publisher>,
+}
+
+impl Observers {
+    /// With or without an election, and a listener.
+    pub(crate) fn new(election: bool, publisher: Option<Publisher>) -> Self {
+        Self {
+            log: Log::about(election),
+            publisher,
+        }
+    }
+
+    /// When the loop is to turn at the latest, to be seen to.
+    pub(crate) fn next_turn(&self) -> Moment {
+        match self.publisher {
+            Some(_) => clock::now() + BEAT_EVERY,
+            None => Moment::NEVER,
+        }
+    }
+
+    /// The loop has turned; all that was to be done is done, or under way.
+    pub(crate) fn turn(&mut self, node: &Node) {
+        if let Some(publisher) = &mut self.publisher {
+            publisher.turn(node, self.log.contact());
+        }
+    }
+
+    /// What came from the store.
+    pub(crate) fn arrived(&mut self, now: Moment, arrival: &Arrival) {
+        self.log.arrived(now, arrival);
+        if let Some(publisher) = &mut self.publisher {
+            publisher.arrived(arrival);
+        }
+    }
+
+    /// What the replica has to say.
+    pub(crate) fn notice(&mut self, notice: &Notice) {
+        self.log.notice(notice);
+        if let Some(publisher) = &mut self.publisher {
+            publisher.notice(notice);
+        }
+    }
+
+    /// What it wants to be done with a tree.
+    pub(crate) fn ordered(&mut self, node: &Node, tree: TreeId, command: TreeCommand) {
+        if let Some(publisher) = &mut self.publisher {
+            publisher.ordered(tree, command, node.state());
+        }
+    }
+
+    /// What has become of a tree.
+    pub(crate) fn happened(&mut self, now: Moment, tree: TreeId, event: TreeEvent) {
+        if let Some(publisher) = &mut self.publisher {
+            publisher.happened(now, tree, event);
+        }
+    }
+
+    /// Who leads, as far as we know.
+    pub(crate) fn status(&self, now: Moment, node: &Node) {
+        self.log.status(now, node);
+    }
+}
