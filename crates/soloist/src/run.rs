@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use crate::control::protocol::{self, Request};
 use crate::control::{Asked, Control};
 use crate::ending::Ending;
+use crate::listener::ListenAddress;
 use crate::observers::Observers;
 use crate::settings::Settings;
 use crate::signals::{Signalled, StopRequests};
@@ -49,6 +50,12 @@ impl std::error::Error for LostSight {}
 pub(crate) fn waited_in_vain() -> u8 {
     warn!("we have not led within the time to wait");
     WAITED_IN_VAIN
+}
+
+/// Who may want something of us.
+pub(crate) struct Inputs {
+    pub(crate) signals: mpsc::UnboundedReceiver<Signalled>,
+    pub(crate) control: Option<Control>,
 }
 
 /// One replica, with all that it needs.
@@ -92,11 +99,11 @@ impl Runner {
         node: Node,
         carrier: Option<StoreCarrier>,
         trees: Trees,
-        signals: mpsc::UnboundedReceiver<Signalled>,
-        control: Option<Control>,
+        inputs: Inputs,
         wait_until: Moment,
         observers: Observers,
     ) -> Self {
+        let Inputs { signals, control } = inputs;
         let terminal = Terminal::controlling();
         Self {
             observers,
@@ -120,11 +127,11 @@ impl Runner {
         let mut timer = Timer::new().context("no timer")?;
         loop {
             // Whoever is about to be stopped is not ready any more.
-            self.observers.turn(&self.node);
+            self.turn();
             if let Some(code) = self.carry_out().await {
                 return Ok(code);
             }
-            self.observers.turn(&self.node);
+            self.turn();
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
             let wake = deadline
                 .min(self.next_status)
@@ -173,6 +180,11 @@ impl Runner {
         }
     }
 
+    fn turn(&mut self) {
+        let ending = self.ending.is_near(clock::now());
+        self.observers.turn(&self.node, ending);
+    }
+
     fn signalled(&mut self, now: Moment, signal: Signalled) {
         match signal {
             Signalled::Stop(signal) if self.stop_requests.is_new(now, signal) => {
@@ -207,7 +219,9 @@ impl Runner {
             Request::PrestopBegins => {
                 info!("preStop: the Pod's end is near");
                 self.ending.prestop_begins(now);
-                protocol::done()
+                let mut answer = protocol::done();
+                answer["listen_port"] = self.settings.listen.map(ListenAddress::port).into();
+                answer
             }
             Request::PrestopSays(text) => {
                 warn!("preStop: {}", text.escape_debug());

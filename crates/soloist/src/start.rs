@@ -19,7 +19,7 @@ use crate::control::{self, Control};
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
-use crate::run::{Runner, waited_in_vain};
+use crate::run::{Inputs, Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
 use crate::socket_folder::clear_leftovers;
@@ -91,9 +91,10 @@ pub(crate) async fn run(
         None => Node::unopposed(clock::now(), settings.policy),
     };
     let trees = Trees::new(supervisor, identity, guard_names);
+    let inputs = Inputs { signals, control };
     let observers = Observers::new(carrier.is_some(), publisher);
     Runner::new(
-        settings, node, carrier, trees, signals, control, wait_until, observers,
+        settings, node, carrier, trees, inputs, wait_until, observers,
     )
     .run()
     .await

@@ -17,6 +17,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 
 use crate::harness::{Group, LIMIT, SOLOIST, wait_for};
+use crate::http::{LISTEN, address, get};
+use crate::listener::wait_code;
 use crate::namespaces;
 use crate::skipped::skipped;
 
@@ -136,6 +138,20 @@ fn what_the_hook_took_is_taken_off_the_stop_timeout() {
     );
     let log = group.replica(replica).log();
     assert!(log.contains("preStop: quiet took=5s"), "{log}");
+}
+
+#[test]
+fn readiness_ends_when_the_hook_begins_and_comes_back_if_no_end_follows() {
+    let mut group = Group::everywhere(&[LISTEN, "--grace-period", "4s"]);
+    let (replica, _) = group.lead(&unique_name(), &[], &[]);
+    let at = address(group.replica(replica));
+    wait_code(at, "/readyz", 200);
+    let answer = ask(&group, &request("prestop-begin"));
+    assert_eq!(answer["ok"], true, "{answer}");
+    wait_code(at, "/readyz", 503);
+    assert_eq!(get(at, "/readyz").body, "the Pod's end is near\n");
+    assert_eq!(get(at, "/livez").code, 200);
+    wait_code(at, "/readyz", 200);
 }
 
 #[test]
