@@ -34,9 +34,9 @@ impl Observers {
     }
 
     /// The loop has turned; all that was to be done is done, or under way.
-    pub(crate) fn turn(&mut self, node: &Node, ends_soon: bool) {
+    pub(crate) fn turn(&mut self, node: &Node, ending: bool) {
         if let Some(publisher) = &mut self.publisher {
-            publisher.turn(node, self.log.contact(), ends_soon);
+            publisher.turn(node, self.log.contact(), ending);
         }
     }
 

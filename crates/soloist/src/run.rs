@@ -20,6 +20,7 @@ use crate::control::protocol::{self, Request};
 use crate::control::{Asked, Control};
 use crate::ending::Ending;
 use crate::in_cluster::{Due, InCluster};
+use crate::listener::ListenAddress;
 use crate::observers::Observers;
 use crate::service_manager::ServiceManager;
 use crate::settings::Settings;
@@ -51,6 +52,12 @@ impl std::error::Error for LostSight {}
 pub(crate) fn waited_in_vain() -> u8 {
     warn!("we have not led within the time to wait");
     WAITED_IN_VAIN
+}
+
+/// Who may want something of us.
+pub(crate) struct Inputs {
+    pub(crate) signals: mpsc::UnboundedReceiver<Signalled>,
+    pub(crate) control: Option<Control>,
 }
 
 /// One replica, with all that it needs.
@@ -97,13 +104,14 @@ impl Runner {
         node: Node,
         carrier: Option<StoreCarrier>,
         trees: Trees,
-        signals: mpsc::UnboundedReceiver<Signalled>,
-        control: Option<Control>,
+        inputs: Inputs,
         cluster: InCluster,
+        observers: Observers,
     ) -> Self {
+        let Inputs { signals, control } = inputs;
         let terminal = Terminal::controlling();
         Self {
-            observers: Observers::default(),
+            observers,
             node,
             carrier,
             trees,
@@ -127,11 +135,6 @@ impl Runner {
         self
     }
 
-    /// They are told what goes on.
-    pub(crate) fn seen_by(self, observers: Observers) -> Self {
-        Self { observers, ..self }
-    }
-
     /// Runs until it is told to stop; the exit code.
     pub(crate) async fn run(mut self) -> anyhow::Result<u8> {
         let mut timer = Timer::new().context("no timer")?;
@@ -139,12 +142,12 @@ impl Runner {
         self.service_manager.ready();
         loop {
             // Whoever is about to be stopped is not ready any more.
-            self.show();
+            self.turn();
             if let Some(code) = self.carry_out().await {
                 self.cluster.finish().await;
                 return Ok(code);
             }
-            self.show();
+            self.turn();
             let deadline = self.node.next_deadline().unwrap_or(Moment::NEVER);
             let wake = deadline
                 .min(self.next_status)
@@ -202,9 +205,9 @@ impl Runner {
         }
     }
 
-    fn show(&mut self) {
-        let ends_soon = self.ending.is_near(clock::now());
-        self.observers.turn(&self.node, ends_soon);
+    fn turn(&mut self) {
+        let ending = self.ending.is_near(clock::now());
+        self.observers.turn(&self.node, ending);
     }
 
     fn signalled(&mut self, now: Moment, signal: Signalled) {
@@ -243,7 +246,9 @@ impl Runner {
             Request::PrestopBegins => {
                 info!("preStop: the Pod's end is near");
                 self.ending.prestop_begins(now);
-                protocol::done()
+                let mut answer = protocol::done();
+                answer["listen_port"] = self.settings.listen.map(ListenAddress::port).into();
+                answer
             }
             Request::PrestopSays(text) => {
                 warn!("preStop: {}", text.escape_debug());

@@ -20,7 +20,7 @@ use crate::in_cluster::InCluster;
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
-use crate::run::{Runner, waited_in_vain};
+use crate::run::{Inputs, Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
 use crate::socket_folder::clear_leftovers;
@@ -94,10 +94,10 @@ pub(crate) async fn run(
         None => Node::unopposed(clock::now(), settings.policy),
     };
     let trees = Trees::new(supervisor, identity, connected.guard_names);
+    let inputs = Inputs { signals, control };
     let observers = Observers::new(carrier.is_some(), publisher);
-    let runner = Runner::new(settings, node, carrier, trees, signals, control, cluster);
-    let runner = runner.seen_by(observers).waits_until(wait_until);
-    runner.run().await
+    let runner = Runner::new(settings, node, carrier, trees, inputs, cluster, observers);
+    runner.waits_until(wait_until).run().await
 }
 
 /// To wait for the store is not to stand still.

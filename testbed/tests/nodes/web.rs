@@ -1,29 +1,23 @@
 //! A web Deployment under constant load through kube-proxy, while its Pods are replaced.
 
+mod stage;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures_util::{AsyncBufReadExt, StreamExt};
-use k8s_openapi::api::{
-    core::v1::{Pod, Service},
-    rbac::v1::PolicyRule,
-};
-use kube::Api;
-use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use testbed::Account;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::group::{ACCOUNT, Group, pod_spec};
-use crate::load::{Counts, Load};
+use crate::group::{Group, pod_spec};
+use crate::load::Counts;
 use crate::{PATIENCE, images};
+use stage::{allow_prestop, await_gone, await_only, begin_load, deploy, time_ends, undeploy};
 
 const REPLICAS: u8 = 3;
-const LOOK: Duration = Duration::from_millis(50);
 /// Of each variant that is compared.
 const COMPARED: usize = 2;
 /// Of soloist's own.
@@ -98,6 +92,21 @@ impl Outcome {
         self.ends[self.ends.len() / 2]
     }
 
+    /// How long the hooks took, as they have told soloist; sorted.
+    fn hooks(&self) -> Vec<Duration> {
+        let took = |line: &String| line.split("took=").nth(1).map(str::to_owned);
+        let seconds = |text: String| match text.trim().strip_suffix("ms") {
+            Some(millis) => millis.parse::<f64>().map(|millis| millis / 1000.0),
+            None => text.trim().trim_end_matches('s').parse(),
+        };
+        let hooks = self.said.iter().filter_map(took);
+        let mut hooks: Vec<Duration> = hooks
+            .map(|text| Duration::from_secs_f64(seconds(text).unwrap()))
+            .collect();
+        hooks.sort_unstable();
+        hooks
+    }
+
     fn line(&self) -> String {
         let (median, worst) = (self.median(), self.ends.last().unwrap());
         format!(
@@ -144,6 +153,14 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
         soloist.said
     );
     assert!(soloist.counts.answered > 1000 * UPDATES as u64, "{table}");
+    let hooks = soloist.hooks();
+    let median = hooks[hooks.len() / 2];
+    eprintln!(
+        "soloist prestop, {} times: median {median:?}, at most {:?}",
+        hooks.len(),
+        hooks[hooks.len() - 1]
+    );
+    assert!(median < Duration::from_secs(5), "{:#?}", soloist.said);
     assert!(
         !plain.counts.lost.is_empty(),
         "the load does not see what is lost"
@@ -155,7 +172,6 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
     group.end().await;
 }
 
-/// Two Services' worth of waiting: the first loses what its sleep does not cover.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kube_proxy_that_is_held_back_is_waited_for() {
     let Some(group) = Group::create("held").await else {
@@ -204,91 +220,41 @@ async fn a_kube_proxy_that_is_held_back_is_waited_for() {
     group.end().await;
 }
 
-/// The rights of `soloist prestop`.
-async fn allow_prestop(group: &Group) {
-    let rule = |api: &str, resource: &str, verbs: &[&str]| PolicyRule {
-        api_groups: Some(vec![api.to_owned()]),
-        resources: Some(vec![resource.to_owned()]),
-        verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
-        ..PolicyRule::default()
+#[tokio::test(flavor = "multi_thread")]
+async fn scaling_down_and_draining_a_node_lose_no_request() {
+    let Some(group) = Group::create("scaled").await else {
+        return;
     };
-    let rules = vec![
-        rule(
-            "discovery.k8s.io",
-            "endpointslices",
-            &["get", "list", "watch"],
-        ),
-        rule("", "pods", &["get"]),
-    ];
-    let plane = group.cluster.plane();
-    let to = Account::ServiceAccount(ACCOUNT);
-    plane.allow(&group.namespace, to, rules).await.unwrap();
-}
-
-/// Three Pods behind a Service of its own; its address.
-///
-/// Of one address for all: a connection whose server was killed stays in the nodes' tables for days, and whoever gets its port again is sent to
-/// that server.
-async fn deploy(group: &Group, variant: Variant) -> SocketAddr {
-    group.deploy(REPLICAS, variant.spec()).await;
-    let service = json!({
-        "metadata": { "generateName": "web-" },
-        "spec": { "selector": { "app": "demo" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
-    });
-    let services: Api<Service> = Api::namespaced(group.client.clone(), &group.namespace);
-    let service = serde_json::from_value(service).unwrap();
-    let how = PostParams::default();
-    let service = services.create(&how, &service).await.unwrap();
+    allow_prestop(&group).await;
+    let address = deploy(&group, Variant::Soloist).await;
+    let load = begin_load(&group, address).await;
+    scale(&group, 1).await;
+    scale(&group, REPLICAS).await;
+    // Where the load comes from stays as it is.
+    let node = &group.cluster.nodes()[1];
+    group.cluster.drain(node, PATIENCE).await.unwrap();
     group.await_ready(REPLICAS.into()).await;
-    let address = service.spec.unwrap().cluster_ip.unwrap();
-    SocketAddr::new(address.parse().unwrap(), 80)
+    group.cluster.cordon(node, false).await.unwrap();
+    let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
+    eprintln!(
+        "scaled down to 1 and up, a node drained: {} answered, {} lost",
+        counts.answered,
+        counts.lost.len()
+    );
+    assert!(counts.lost.is_empty(), "{:#?}", counts.lost);
+    undeploy(&group).await;
+    group.end().await;
 }
 
-async fn undeploy(group: &Group) {
-    let background = DeleteParams::background();
-    group
-        .deployments()
-        .delete("demo", &background)
-        .await
-        .unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    while !group
-        .pods()
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .is_empty()
-    {
-        assert!(Instant::now() < deadline, "the Pods do not end");
-        sleep(LOOK).await;
-    }
-}
-
-/// It has had answers when this returns.
-async fn begin_load(group: &Group, address: SocketAddr) -> Load {
-    let network = group.cluster.nodes()[0].network();
-    // Until kube-proxy knows the Service nobody answers, and nothing of that is lost by an update.
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let trial = Load::begin(&network, address);
-        sleep(Duration::from_millis(500)).await;
-        let trial = tokio::task::spawn_blocking(|| trial.end()).await.unwrap();
-        if trial.lost.is_empty() && trial.answered > 0 {
-            break;
-        }
-        assert!(
-            Instant::now() < deadline,
-            "nobody answers: {:?}",
-            trial.lost
-        );
-    }
-    let load = Load::begin(&network, address);
-    while load.answered() < 200 {
-        assert!(Instant::now() < deadline, "nobody answers");
-        sleep(LOOK).await;
-    }
-    load
+async fn scale(group: &Group, replicas: u8) {
+    let (how, patch) = (
+        PatchParams::default(),
+        Patch::Merge(json!({ "spec": { "replicas": replicas } })),
+    );
+    let deployments = group.deployments();
+    deployments.patch("demo", &how, &patch).await.unwrap();
+    group.await_ready(replicas.into()).await;
+    await_only(group, replicas.into()).await;
 }
 
 async fn roll(group: &Group, variant: Variant, updates: usize) -> Outcome {
@@ -325,88 +291,4 @@ async fn roll(group: &Group, variant: Variant, updates: usize) -> Outcome {
         ends,
         said,
     }
-}
-
-/// Those that end are gone.
-async fn await_only(group: &Group, many: usize) {
-    let deadline = Instant::now() + PATIENCE;
-    while group
-        .pods()
-        .list(&ListParams::default())
-        .await
-        .unwrap()
-        .items
-        .len()
-        != many
-    {
-        assert!(Instant::now() < deadline, "old Pods do not end");
-        sleep(LOOK).await;
-    }
-}
-
-async fn await_gone(group: &Group, pod: &str) {
-    let deadline = Instant::now() + PATIENCE;
-    while group.pods().get_opt(pod).await.unwrap().is_some() {
-        assert!(Instant::now() < deadline, "{pod} does not end");
-        sleep(LOOK).await;
-    }
-}
-
-/// How long each Pod was seen as Terminating, until it is told to end; and what the hooks have told.
-async fn time_ends(pods: Api<Pod>, over: Arc<Notify>) -> (Vec<Duration>, Vec<String>) {
-    let mut logs = Vec::new();
-    let mut ending: BTreeMap<String, Instant> = BTreeMap::new();
-    let mut ends = Vec::new();
-    let mut is_over = false;
-    while !is_over || !ending.is_empty() {
-        let seen = pods.list(&ListParams::default()).await.unwrap();
-        let terminating = seen
-            .items
-            .iter()
-            .filter(|pod| pod.metadata.deletion_timestamp.is_some());
-        let names: Vec<String> = terminating
-            .filter_map(|pod| pod.metadata.name.clone())
-            .collect();
-        ending.retain(|name, since| {
-            let is_there = names.contains(name);
-            if !is_there {
-                ends.push(since.elapsed());
-            }
-            is_there
-        });
-        for name in names {
-            ending.entry(name.clone()).or_insert_with(|| {
-                logs.push(tokio::spawn(told_by_hook(pods.clone(), name)));
-                Instant::now()
-            });
-        }
-        if !is_over {
-            is_over = tokio::time::timeout(LOOK, over.notified()).await.is_ok();
-        }
-    }
-    let mut said = Vec::new();
-    for log in logs {
-        said.extend(log.await.unwrap());
-    }
-    (ends, said)
-}
-
-/// The log of a Pod that ends, to its end.
-async fn told_by_hook(pods: Api<Pod>, name: String) -> Vec<String> {
-    let follow = LogParams {
-        follow: true,
-        ..LogParams::default()
-    };
-    let Ok(log) = pods.log_stream(&name, &follow).await else {
-        return Vec::new();
-    };
-    let lines = log.lines().filter_map(async |line| {
-        let line = line.ok()?;
-        let is_told = line.contains("preStop:")
-            || line.contains("asked to stop")
-            || line.contains("exiting")
-            || line.contains("drain");
-        is_told.then(|| format!("{name}: {line}"))
-    });
-    lines.collect().await
 }

@@ -41,6 +41,14 @@ impl fmt::Display for ListenAddress {
 }
 
 impl ListenAddress {
+    /// 0 for any that is free.
+    pub(crate) const fn port(self) -> u16 {
+        match self {
+            Self::One(address) => address.port(),
+            Self::All { port } => port,
+        }
+    }
+
     pub(super) fn bind(&self) -> io::Result<TcpListener> {
         match *self {
             Self::One(address) => TcpListener::bind(address),

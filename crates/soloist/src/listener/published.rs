@@ -30,13 +30,13 @@ pub(crate) struct About {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Snapshot {
     pub(super) state: StateName,
-    /// The Pod's preStop hook has begun, or soloist was asked to stop.
-    pub(super) ends_soon: bool,
     pub(super) leader: Option<Identity>,
     pub(super) lease: Option<Lease>,
     pub(super) contact: Contact,
     /// The child has been up, here, at least once.
     pub(super) has_been_up: bool,
+    /// The Pod's preStop hook has begun, or we were asked to stop.
+    pub(super) ending: bool,
     pub(super) restarts: u64,
 }
 
@@ -65,11 +65,11 @@ pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, 
     let heartbeat = Heartbeat::default();
     let (snapshots, snapshot) = watch::channel(Snapshot {
         state: StateName::Follower,
-        ends_soon: false,
         leader: None,
         lease: None,
         contact: Contact::NotYet,
         has_been_up: false,
+        ending: false,
         restarts: 0,
     });
     let publisher = Publisher {
@@ -104,7 +104,7 @@ impl Publisher {
     }
 
     /// The loop has turned, and this is how things are.
-    pub(crate) fn turn(&mut self, node: &Node, contact: Contact, ends_soon: bool) {
+    pub(crate) fn turn(&mut self, node: &Node, contact: Contact, ending: bool) {
         self.beat();
         let state = node.state();
         let tenure = node.tenure();
@@ -120,13 +120,13 @@ impl Publisher {
         let restarts = self.events.restarts();
         self.snapshots.send_if_modified(|published| {
             let has_been_up = published.has_been_up || state == StateName::Leader;
-            let same = (state, ends_soon, lease, contact, has_been_up, restarts)
+            let same = (state, lease, contact, has_been_up, ending, restarts)
                 == (
                     published.state,
-                    published.ends_soon,
                     published.lease,
                     published.contact,
                     published.has_been_up,
+                    published.ending,
                     published.restarts,
                 );
             if same && published.leader.as_ref() == leader {
@@ -134,11 +134,11 @@ impl Publisher {
             }
             *published = Snapshot {
                 state,
-                ends_soon,
                 leader: leader.cloned(),
                 lease,
                 contact,
                 has_been_up,
+                ending,
                 restarts,
             };
             true
@@ -200,7 +200,7 @@ impl Published {
         let not = |reason: &str| Err(reason.to_owned());
         match (self.about.elects, snapshot.state, snapshot.contact) {
             (_, StateName::Terminating, _) => not("terminating"),
-            _ if snapshot.ends_soon => not("about to end"),
+            _ if snapshot.ending => not("the Pod's end is near"),
             (false, StateName::Leader, _) => Ok(()),
             (false, _, _) => not("the child is not up"),
             (true, StateName::Follower, Contact::NotYet) => not("the store has not answered yet"),

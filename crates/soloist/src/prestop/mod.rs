@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::Value;
 use soloist_core::time::Human;
 use soloist_elector::clock;
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +26,7 @@ use crate::control::client::Running;
 use crate::control::protocol::Request;
 use crate::duration::parse as duration;
 use crate::own_pod::OwnPod;
+use silence::Counted;
 
 /// Durations are written as 15s, 750ms or 1m30s.
 #[derive(Debug, Args)]
@@ -54,11 +56,14 @@ impl PrestopArgs {
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let (began, deadline) = (clock::now(), Instant::now() + self.max);
         let told = Told::find(self.identity.as_deref()).await;
-        told.ask(&Request::PrestopBegins).await;
+        let answer = told.ask(&Request::PrestopBegins).await;
+        // Whoever asks soloist is none of the program's clients.
+        let listener =
+            answer.and_then(|answer| u16::try_from(answer["listen_port"].as_u64()?).ok());
 
         let left = timeout_at(deadline, self.leave_endpoints(&told)).await;
         let left = left.unwrap_or_else(|_| "still in the EndpointSlices".into());
-        let silent = timeout_at(deadline, self.wait_for_silence()).await;
+        let silent = timeout_at(deadline, self.wait_for_silence(listener)).await;
         let silent =
             silent.unwrap_or_else(|_| "no silence on its ports until the end of --max".into());
 
@@ -95,9 +100,14 @@ impl PrestopArgs {
         }
     }
 
-    async fn wait_for_silence(&self) -> String {
+    async fn wait_for_silence(&self, listener: Option<u16>) -> String {
         let began = clock::now();
-        match silence::wait(&self.ports, &self.ignore_from, self.settle).await {
+        let counted = Counted {
+            ports: &self.ports,
+            but: listener,
+            not_from: &self.ignore_from,
+        };
+        match silence::wait(counted, self.settle).await {
             Ok(None) => "nothing listens here".into(),
             Ok(Some(connections)) => {
                 let took = Human(rounded(clock::now().since(began)));
@@ -125,13 +135,11 @@ impl Told {
         }
     }
 
-    async fn ask(&self, request: &Request) {
-        let Some(running) = &self.0 else {
-            return;
-        };
-        if let Err(error) = running.ask(request).await {
-            say(&format!("soloist does not answer: {error}"));
-        }
+    async fn ask(&self, request: &Request) -> Option<Value> {
+        let answer = self.0.as_ref()?.ask(request).await;
+        answer
+            .inspect_err(|error| say(&format!("soloist does not answer: {error}")))
+            .ok()
     }
 }
 

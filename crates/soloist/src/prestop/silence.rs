@@ -13,21 +13,28 @@ use super::connections::{Counting, Look};
 /// The tables are read so often. What comes and goes meanwhile is in the counter.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// Which connections count.
+pub(super) struct Counted<'a> {
+    /// To these ports; without any, to all that others can reach.
+    pub(super) ports: &'a [u16],
+    /// But not to this one, if no port was named.
+    pub(super) but: Option<u16>,
+    /// And not from these addresses.
+    pub(super) not_from: &'a [IpAddr],
+}
+
 /// How many connections have come until none came for so long; `None` if nothing listens.
-pub(super) async fn wait(
-    ports: &[u16],
-    ignored: &[IpAddr],
-    settle: Duration,
-) -> io::Result<Option<u64>> {
+pub(super) async fn wait(counted: Counted<'_>, settle: Duration) -> io::Result<Option<u64>> {
     let first = look()?;
-    let ports = match ports {
-        [] => first.ports.clone(),
-        ports => ports.iter().copied().collect(),
-    };
+    let mut ports = first.ports.clone();
+    match counted.ports {
+        [] => ports.retain(|port| Some(*port) != counted.but),
+        named => ports = named.iter().copied().collect(),
+    }
     if ports.is_empty() {
         return Ok(None);
     }
-    let mut counting = Counting::begin(&first, ports, ignored.to_vec());
+    let mut counting = Counting::begin(&first, ports, counted.not_from.to_vec());
     let (mut connections, mut last) = (0, clock::now());
     loop {
         sleep(PAUSE.min(settle)).await;

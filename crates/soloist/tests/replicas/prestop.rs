@@ -17,7 +17,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 
 use crate::harness::{Group, LIMIT, SOLOIST, wait_for};
-use crate::http;
+use crate::http::{LISTEN, address, get};
+use crate::listener::wait_code;
 use crate::namespaces;
 use crate::skipped::skipped;
 
@@ -87,27 +88,6 @@ fn clients_that_say_nothing_neither_cost_the_lease_nor_hold_up_the_end() {
 }
 
 #[test]
-fn whoever_is_about_to_end_is_not_ready_and_its_child_works_on() {
-    let mut group = Group::new();
-    let name = unique_name();
-    let (replica, _) = group.lead(&name, &[http::LISTEN], &[]);
-    let address = http::address(group.replica(replica));
-    wait_for("ready", LIMIT, || {
-        (http::get(address, "/readyz").code == 200).then_some(())
-    });
-    ask(&group, &request("prestop-begin"));
-    let refusal = wait_for("not ready", LIMIT, || {
-        let reply = http::get(address, "/readyz");
-        (reply.code == 503).then_some(reply.body)
-    });
-    assert!(refusal.contains("about to end"), "{refusal}");
-    assert_eq!(http::get(address, "/livez").code, 200);
-    assert_eq!(http::get(address, "/leader").code, 200);
-    group.replica(replica).signal(Signal::TERM);
-    assert_eq!(group.replica(replica).exit_code(), 0);
-}
-
-#[test]
 fn another_user_is_refused_even_where_it_can_open_the_socket() {
     if !rustix::process::geteuid().is_root() {
         return skipped("only root can become another user");
@@ -158,6 +138,20 @@ fn what_the_hook_took_is_taken_off_the_stop_timeout() {
     );
     let log = group.replica(replica).log();
     assert!(log.contains("preStop: quiet took=5s"), "{log}");
+}
+
+#[test]
+fn readiness_ends_when_the_hook_begins_and_comes_back_if_no_end_follows() {
+    let mut group = Group::everywhere(&[LISTEN, "--grace-period", "4s"]);
+    let (replica, _) = group.lead(&unique_name(), &[], &[]);
+    let at = address(group.replica(replica));
+    wait_code(at, "/readyz", 200);
+    let answer = ask(&group, &request("prestop-begin"));
+    assert_eq!(answer["ok"], true, "{answer}");
+    wait_code(at, "/readyz", 503);
+    assert_eq!(get(at, "/readyz").body, "the Pod's end is near\n");
+    assert_eq!(get(at, "/livez").code, 200);
+    wait_code(at, "/readyz", 200);
 }
 
 #[test]
