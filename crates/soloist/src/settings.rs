@@ -53,6 +53,10 @@ impl TryFrom<RunArgs> for Settings {
         if store == StoreChoice::None {
             refuse_what_needs_a_lease(&args)?;
         }
+        ensure!(
+            !args.pod.label_role || store == StoreChoice::Kubernetes,
+            "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
+        );
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
@@ -164,9 +168,8 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
-        ("--label-role", args.pod.label_role),
     ];
-    for (flag, _) in about_leases.iter().filter(|(_, given)| *given) {
+    if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(
             "{flag} is about a lease, and with --store none there is none: every replica runs the program, at once. Leave {flag} out (and its \
              variable), or name another store"
@@ -304,6 +307,16 @@ mod tests {
             let error = format!("{:#}", settings(&flags).unwrap_err());
             assert!(error.contains(reason), "{flags:?}: {error}");
         }
+    }
+
+    #[test]
+    fn pods_are_labelled_by_a_lease_in_kubernetes_alone() {
+        for store in ["file", "none"] {
+            let error = settings(&["--store", store, "--label-role"]).unwrap_err();
+            assert!(error.to_string().contains("by a lease in Kubernetes"));
+        }
+        let named = ["--store", "kubernetes", "--name", "feed", "--label-role"];
+        assert!(settings(&named).unwrap().label_role);
     }
 
     #[test]
