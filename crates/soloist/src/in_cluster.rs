@@ -179,3 +179,51 @@ async fn due(held: &mut Option<HeldStop>) -> TreeId {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use soloist_elector::clock;
+
+    use super::*;
+
+    const TREE: TreeId = TreeId::new(1);
+
+    /// With a stop that waits for what does not come.
+    fn waiting() -> InCluster {
+        let identity = Identity::try_new("a").unwrap();
+        let mut cluster = InCluster::start(None, identity, false);
+        cluster.held = Some(HeldStop {
+            tree: TREE,
+            until: Box::pin(std::future::pending()),
+        });
+        assert!(cluster.next().now_or_never().is_none());
+        cluster
+    }
+
+    #[test]
+    fn a_lost_lease_waits_for_nothing() {
+        let mut cluster = waiting();
+        cluster.notice(clock::now(), &Notice::Lost(Loss::RenewDeadline), false);
+        let due = cluster.next().now_or_never();
+        assert!(matches!(due, Some(Due::Stop(TREE))));
+        assert!(cluster.next().now_or_never().is_none());
+    }
+
+    #[test]
+    fn who_is_killed_is_not_asked_to_stop_any_more() {
+        let mut cluster = waiting();
+        let kill = cluster.command(clock::now(), TREE, TreeCommand::Kill);
+        assert_eq!(kill, Some(TreeCommand::Kill));
+        assert!(cluster.held.is_none());
+    }
+
+    #[test]
+    fn where_nothing_has_to_be_told_or_known_a_stop_does_not_wait() {
+        let mut cluster = waiting();
+        cluster.held = None;
+        cluster.asked_to_stop(true);
+        let stop = cluster.command(clock::now(), TREE, TreeCommand::Stop);
+        assert_eq!(stop, Some(TreeCommand::Stop));
+    }
+}

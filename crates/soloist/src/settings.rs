@@ -56,6 +56,10 @@ impl TryFrom<RunArgs> for Settings {
         if store == StoreChoice::None {
             refuse_what_needs_a_lease(&args)?;
         }
+        ensure!(
+            !args.pod.label_role || store == StoreChoice::Kubernetes,
+            "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
+        );
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
@@ -174,7 +178,6 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
         ("--wait", args.wait.is_some()),
-        ("--label-role", args.pod.label_role),
     ];
     if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(
@@ -327,6 +330,16 @@ mod tests {
             let error = format!("{:#}", settings(&flags).unwrap_err());
             assert!(error.contains(reason), "{flags:?}: {error}");
         }
+    }
+
+    #[test]
+    fn pods_are_labelled_by_a_lease_in_kubernetes_alone() {
+        for store in ["file", "none"] {
+            let error = settings(&["--store", store, "--label-role"]).unwrap_err();
+            assert!(error.to_string().contains("by a lease in Kubernetes"));
+        }
+        let named = ["--store", "kubernetes", "--name", "feed", "--label-role"];
+        assert!(settings(&named).unwrap().label_role);
     }
 
     #[test]

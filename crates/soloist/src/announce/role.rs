@@ -12,8 +12,9 @@ use tracing::{debug, info, warn};
 use super::api::{Asking, Refusal, Rule};
 use crate::own_pod::OwnPod;
 
-/// After a failure.
+/// After a failure; twice as long after each further one, up to the longest.
 const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 const RULE: Rule = Rule {
     group: "",
@@ -97,6 +98,7 @@ async fn work(
     tell: watch::Sender<u64>,
 ) {
     let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
+    let mut pause = PAUSE;
     loop {
         let (wish, role) = *wishes.borrow_and_update();
         let granted = match asking.merge(&path, &role.patch()).await {
@@ -118,12 +120,16 @@ async fn work(
         };
         let changed = match granted {
             true => {
+                pause = PAUSE;
                 tell.send_replace(wish);
                 wishes.changed().await
             }
             false => tokio::select! {
                 changed = wishes.changed() => changed,
-                () = sleep(PAUSE) => Ok(()),
+                () = sleep(pause) => {
+                    pause = LONGEST_PAUSE.min(2 * pause);
+                    Ok(())
+                }
             },
         };
         if changed.is_err() {

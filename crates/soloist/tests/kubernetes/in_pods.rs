@@ -1,5 +1,6 @@
 //! What replicas in Pods do beside the lease: Events, the role as a label, an heir. And that nothing is lost without the rights.
 
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -120,6 +121,14 @@ async fn events_on_the_lease_and_the_pod_tell_who_leads_why_it_stopped_and_what_
         .await_event(PATIENCE, |e| e.is_start() && e.pid != first.pid)
         .await;
     assert_eq!(again.token, first.token, "it was restarted in place");
+    group.annotate("soloist.dev/pause", "keep").await;
+    let lease = ("Lease", "demo");
+    let told = await_told(&group, lease, "Paused", &name).await;
+    assert_eq!(told, "paused: nobody takes over until it is resumed");
+    let soloist = Path::new(env!("CARGO_BIN_EXE_soloist"));
+    let (code, text) = group.command(soloist, &["resume"], false);
+    assert_eq!(code, 0, "{text}");
+    await_told(&group, lease, "Resumed", &name).await;
     group.signal(leader, "TERM");
     let second = group
         .await_event(PATIENCE, |e| e.is_start_after(&first))
