@@ -57,7 +57,7 @@ impl TryFrom<RunArgs> for Settings {
             refuse_what_needs_a_lease(&args)?;
         }
         ensure!(
-            !args.pod.label_role || store == StoreChoice::Kubernetes,
+            !args.pod.label_role || matches!(store, StoreChoice::Kubernetes(_)),
             "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
         );
         let name = match (args.name, &store) {
