@@ -18,6 +18,7 @@ mod failure;
 mod members;
 mod messages;
 mod options;
+mod status;
 mod tls;
 mod watch;
 
@@ -40,10 +41,11 @@ use failure::Asked;
 use members::Members;
 use messages::{
     Compare, CompareTarget, Compared, KeyValue, PutRequest, RangeRequest, RangeResponse, Request,
-    RequestOp, ResponseHeader, StatusRequest, StatusResponse, TxnRequest, TxnResponse, method,
+    RequestOp, ResponseHeader, TxnRequest, TxnResponse, method,
 };
 
 pub use options::{Address, AddressError, Endpoint, Login, Options, Tls};
+pub use status::{Member, MemberState};
 
 /// A lease in an etcd. Clones share it.
 #[derive(Clone, Debug)]
@@ -59,28 +61,6 @@ struct Inner {
     /// The records, with what is not ours in them.
     seen: Mutex<Seen<Form>>,
     cluster: Mutex<Cluster>,
-}
-
-/// What one member says of itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Its address.
-    pub endpoint: String,
-    /// What it says, or why it says nothing.
-    pub state: Result<MemberState, StoreError>,
-}
-
-/// A member that answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemberState {
-    /// etcd's version.
-    pub version: String,
-    /// The cluster that it belongs to.
-    pub cluster: u64,
-    /// Whether it has a leader.
-    pub has_leader: bool,
-    /// Its alarms.
-    pub errors: Vec<String>,
 }
 
 impl EtcdStore {
@@ -119,18 +99,6 @@ impl EtcdStore {
             Ok(_) | Err(StoreError::LostRace(_)) => Ok(()),
             Err(error) => Err(error),
         }
-    }
-
-    /// What each of the members says of itself.
-    pub async fn members(&self) -> Vec<Member> {
-        let mut members = Vec::new();
-        for (number, endpoint) in self.inner.members.endpoints.iter().enumerate() {
-            members.push(Member {
-                endpoint: endpoint.to_string(),
-                state: self.inner.member(number).await,
-            });
-        }
-        members
     }
 }
 
@@ -286,26 +254,6 @@ impl Inner {
             compare: vec![compare],
             success: operation(put),
             failure: operation(range),
-        })
-    }
-
-    async fn member(&self, number: usize) -> Result<MemberState, StoreError> {
-        let asked = self.asked(false);
-        let failed = |status| members::Trouble::Status(number, Box::new(status));
-        let status = async {
-            let connection = self.members.dial_one(number).await?;
-            let token = self.members.log_in(&connection).await.map_err(failed)?;
-            let status = connection
-                .ask(method::STATUS, StatusRequest {}, token)
-                .await;
-            status.map_err(failed)
-        };
-        let status: StatusResponse = status.await.map_err(|trouble| asked.failed(&trouble))?;
-        Ok(MemberState {
-            version: status.version,
-            cluster: status.header.unwrap_or_default().cluster_id,
-            has_leader: status.leader != 0,
-            errors: status.errors,
         })
     }
 }
