@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::harness::{Group, LIMIT, SOLOIST};
+use crate::skipped::skipped;
 
 fn hear(socket: &UnixDatagram) -> String {
     let mut message = [0; 256];
@@ -58,8 +59,7 @@ fn a_watchdog_that_is_meant_for_another_process_is_not_fed() {
 fn systemd_finds_nothing_wrong_with_the_unit() {
     let is_there = Command::new("systemd-analyze").arg("--version").output();
     if is_there.is_err() {
-        eprintln!("SKIPPED: there is no systemd-analyze");
-        return;
+        return skipped("there is no systemd-analyze");
     }
     let group = Group::new();
     let source =
