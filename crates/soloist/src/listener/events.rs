@@ -70,15 +70,19 @@ impl Reader {
         loop {
             let look = keep_alive.min(Instant::now() + BEAT_EVERY);
             let waited = timeout_at(look, async {
+                // Who waits so for a change has seen it.
                 tokio::select! {
-                    changed = self.snapshot.changed() => changed,
-                    changed = self.timeline.changed() => changed,
+                    changed = self.timeline.changed() => changed.map(|()| true),
+                    changed = self.snapshot.changed() => changed.map(|()| false),
                 }
             });
             match waited.await {
                 Ok(changed) => {
-                    changed.ok()?;
-                    return Some(self.news());
+                    let timeline = match changed.ok()? || self.timeline.has_changed().ok()? {
+                        true => self.timeline(),
+                        false => String::new(),
+                    };
+                    return Some(timeline + &self.status());
                 }
                 Err(_) if self.health() != self.told => return Some(self.status()),
                 Err(_) if Instant::now() >= keep_alive => {
@@ -87,14 +91,6 @@ impl Reader {
                 Err(_) => {}
             }
         }
-    }
-
-    fn news(&mut self) -> String {
-        let timeline = match self.timeline.has_changed() {
-            Ok(false) => String::new(),
-            Ok(true) | Err(_) => self.timeline(),
-        };
-        timeline + &self.status()
     }
 
     fn timeline(&mut self) -> String {

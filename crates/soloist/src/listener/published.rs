@@ -135,7 +135,7 @@ impl Publisher {
             valid_until: tenure.valid_until(),
         });
         let restarts = self.events.restarts();
-        let changed = self.snapshots.send_if_modified(|published| {
+        self.snapshots.send_if_modified(|published| {
             let has_been_up = published.has_been_up || state == StateName::Leader;
             let same = (state, ends_soon, lease, contact, has_been_up, restarts)
                 == (
@@ -158,13 +158,10 @@ impl Publisher {
                 has_been_up,
                 restarts,
             };
+            self.changes
+                .send_if_modified(|timeline| timeline.record(clock::now(), published));
             true
         });
-        if changed {
-            let snapshot = self.snapshots.borrow();
-            self.changes
-                .send_if_modified(|timeline| timeline.record(clock::now(), &snapshot));
-        }
     }
 
     pub(crate) fn arrived(&mut self, arrival: &Arrival) {
