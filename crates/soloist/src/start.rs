@@ -59,6 +59,7 @@ pub(crate) async fn run(
         identity: identity.clone(),
         store: store.to_string(),
         elects: !store.is_nowhere(),
+        lease: settings.policy.timings.lease().get(),
         started: clock::now(),
     };
     let publisher = match listener {

@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -15,12 +16,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::heartbeat::BEAT_EVERY;
+use super::patience::Impatient;
 use super::published::Published;
-use super::routes;
+use super::routes::{self, Place};
 
 /// Connections at a time; fewer where soloist itself may have few descriptors.
 const MOST: usize = 64;
@@ -31,19 +34,27 @@ const MOST_HEADERS: usize = 64;
 /// After this long a connection is closed when its request is answered, and after a little longer however that is.
 const LONGEST: Duration = Duration::from_secs(60);
 const LAST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// But a stream of `/events`, which may last. Its reader connects again by itself.
+const LONGEST_STREAM: Duration = Duration::from_secs(3600);
+/// Of the connections, those that may be such streams at a time: one in this many.
+const STREAMS_ONE_IN: usize = 8;
+/// For a client to take any of what is sent to it.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// After a failure to accept: no descriptor is left, say.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Lets clients in, for ever.
 pub(super) async fn serve(socket: TcpListener, published: Arc<Published>) -> io::Result<()> {
-    let mut open = Open::new(most());
+    let most = most();
+    let mut open = Open::new(most);
+    let places = Arc::new(Semaphore::new((most / STREAMS_ONE_IN).max(1)));
     let mut look = interval(BEAT_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             accepted = socket.accept() => match accepted {
                 Ok((stream, _)) => {
-                    let task = tokio::spawn(converse(stream, Arc::clone(&published)));
+                    let task = tokio::spawn(converse(stream, Arc::clone(&published), Arc::clone(&places)));
                     open.admit(task.abort_handle());
                 }
                 Err(_) => sleep(PAUSE).await,
@@ -59,9 +70,13 @@ fn most() -> usize {
     MOST.min(usize::try_from(limit / 4).unwrap_or(MOST)).max(1)
 }
 
-async fn converse(stream: TcpStream, published: Arc<Published>) {
+async fn converse(stream: TcpStream, published: Arc<Published>, places: Arc<Semaphore>) {
+    let streams = Arc::new(AtomicBool::new(false));
+    let now_streams = Arc::clone(&streams);
     let service = service_fn(move |request| {
-        let answer = routes::answer(&request, &published);
+        let place = Place::of(&request, &places);
+        now_streams.store(matches!(place, Place::Taken(_)), Ordering::Relaxed);
+        let answer = routes::answer(&request, &published, place);
         async move { Ok::<_, Infallible>(answer) }
     });
     let connection = http1::Builder::new()
@@ -70,13 +85,18 @@ async fn converse(stream: TcpStream, published: Arc<Published>) {
         .max_header_size(LARGEST_HEAD)
         .max_headers(MOST_HEADERS)
         .max_buf_size(2 * LARGEST_HEAD)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Impatient::new(stream, TAKEN_WITHIN)), service);
     let mut connection = pin!(connection);
     // What a client does wrong is its own business.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = sleep(LONGEST) => connection.as_mut().graceful_shutdown(),
+        () = sleep(LONGEST) => {}
     }
+    if streams.load(Ordering::Relaxed) {
+        let _ = timeout(LONGEST_STREAM, connection).await;
+        return;
+    }
+    connection.as_mut().graceful_shutdown();
     let _ = timeout(LAST_ANSWER_WITHIN, connection).await;
 }
 

@@ -6,11 +6,15 @@
 
 mod address;
 mod connections;
+mod events;
 mod heartbeat;
 mod metrics;
+mod page;
+mod patience;
 mod published;
 mod routes;
 mod status;
+mod timeline;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use soloist_core::ids::{Identity, Term, Token, TreeId};
 use soloist_core::node::{Node, Notice, TreeCommand, TreeEvent};
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 
 use super::heartbeat::{Heartbeat, Pulse};
 use super::metrics::{Events, Metrics};
+use super::timeline::Timeline;
 use crate::logging::DroppedLines;
 
 /// What does not change.
@@ -23,6 +25,8 @@ pub(crate) struct About {
     pub(crate) store: String,
     /// Whether one replica is elected; else every one runs the program.
     pub(crate) elects: bool,
+    /// How long a lease is.
+    pub(crate) lease: Duration,
     pub(crate) started: Moment,
 }
 
@@ -38,6 +42,21 @@ pub(super) struct Snapshot {
     /// The Pod's preStop hook has begun, or we were asked to stop.
     pub(super) ending: bool,
     pub(super) restarts: u64,
+}
+
+impl Snapshot {
+    /// Of who has heard and done nothing yet.
+    pub(super) const fn first() -> Self {
+        Self {
+            state: StateName::Follower,
+            leader: None,
+            lease: None,
+            contact: Contact::NotYet,
+            has_been_up: false,
+            ending: false,
+            restarts: 0,
+        }
+    }
 }
 
 /// The lease that this replica holds.
@@ -63,24 +82,21 @@ pub(crate) enum Contact {
 pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, Published) {
     let metrics = Arc::new(Metrics::new(&about.name, about.elects));
     let heartbeat = Heartbeat::default();
-    let (snapshots, snapshot) = watch::channel(Snapshot {
-        state: StateName::Follower,
-        leader: None,
-        lease: None,
-        contact: Contact::NotYet,
-        has_been_up: false,
-        ending: false,
-        restarts: 0,
-    });
+    let (snapshots, snapshot) = watch::channel(Snapshot::first());
+    let mut first = Timeline::default();
+    first.record(about.started, &Snapshot::first());
+    let (changes, timeline) = watch::channel(first);
     let publisher = Publisher {
         identity: about.identity.clone(),
         snapshots,
+        changes,
         events: Events::new(Arc::clone(&metrics), about.elects),
         heartbeat: heartbeat.clone(),
     };
     let published = Published {
         about,
         snapshot,
+        timeline,
         metrics,
         heartbeat,
         pulse: Pulse::default(),
@@ -93,6 +109,7 @@ pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, 
 pub(crate) struct Publisher {
     identity: Identity,
     snapshots: watch::Sender<Snapshot>,
+    changes: watch::Sender<Timeline>,
     events: Events,
     heartbeat: Heartbeat,
 }
@@ -141,6 +158,8 @@ impl Publisher {
                 ending,
                 restarts,
             };
+            self.changes
+                .send_if_modified(|timeline| timeline.record(clock::now(), published));
             true
         });
     }
@@ -166,6 +185,7 @@ impl Publisher {
 pub(crate) struct Published {
     pub(super) about: About,
     snapshot: watch::Receiver<Snapshot>,
+    timeline: watch::Receiver<Timeline>,
     metrics: Arc<Metrics>,
     heartbeat: Heartbeat,
     pulse: Pulse,
@@ -175,6 +195,14 @@ pub(crate) struct Published {
 impl Published {
     pub(super) fn snapshot(&self) -> Snapshot {
         self.snapshot.borrow().clone()
+    }
+
+    pub(super) fn snapshots(&self) -> watch::Receiver<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    pub(super) fn timeline(&self) -> watch::Receiver<Timeline> {
+        self.timeline.clone()
     }
 
     /// To be called regularly: see [`Pulse`].
@@ -243,6 +271,7 @@ mod tests {
             identity: Identity::try_new("me").unwrap(),
             store: "none".into(),
             elects,
+            lease: Duration::from_secs(15),
             started: clock::now(),
         };
         let (publisher, published) = publish(about, DroppedLines::none());

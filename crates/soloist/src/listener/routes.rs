@@ -1,22 +1,63 @@
 //! What is answered to whom.
 
-use http_body_util::Full;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::published::Published;
-use super::status;
+use super::{events, page, status};
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-type Answer = Response<Full<Bytes>>;
+type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// A place among the streams of `/events`, if the request may have one.
+pub(super) enum Place {
+    NotWanted,
+    Taken(OwnedSemaphorePermit),
+    None,
+}
+
+impl Place {
+    /// A stream holds its connection, so there may be few.
+    pub(super) fn of<B>(request: &Request<B>, places: &Arc<Semaphore>) -> Self {
+        if request.uri().path() != "/events" || request.method() != Method::GET {
+            return Self::NotWanted;
+        }
+        match Arc::clone(places).try_acquire_owned() {
+            Ok(place) => Self::Taken(place),
+            Err(_) => Self::None,
+        }
+    }
+}
 
 /// Everything is for reading.
-pub(super) fn answer<B>(request: &Request<B>, published: &Published) -> Answer {
+pub(super) fn answer<B>(request: &Request<B>, published: &Arc<Published>, place: Place) -> Answer {
+    match place {
+        Place::NotWanted => {}
+        Place::Taken(place) => {
+            let stream = StreamBody::new(events::stream(published, place));
+            return with_headers(StatusCode::OK, EVENTS, stream.boxed_unsync());
+        }
+        Place::None => {
+            let text = "as many read the events as may; close another page, or ask /status\n";
+            return answered(StatusCode::SERVICE_UNAVAILABLE, TEXT, text);
+        }
+    }
     let route: fn(&Published) -> Answer = match request.uri().path() {
+        "/" => |_| page(),
+        // Its head, without a place.
+        "/events" => |_| answered(StatusCode::OK, EVENTS, ""),
         "/livez" => |published| verdict(published.is_alive()),
         "/readyz" => |published| verdict(published.is_ready()),
         "/startupz" => |published| verdict(published.has_started()),
@@ -24,7 +65,8 @@ pub(super) fn answer<B>(request: &Request<B>, published: &Published) -> Answer {
         "/status" => |published| answered(StatusCode::OK, JSON, status::json(published)),
         "/metrics" => metrics,
         _ => {
-            let paths = "there is /livez, /readyz, /startupz, /leader, /status and /metrics\n";
+            let paths =
+                "there is /, /livez, /readyz, /startupz, /leader, /status, /events and /metrics\n";
             return answered(StatusCode::NOT_FOUND, TEXT, paths);
         }
     };
@@ -61,6 +103,12 @@ fn leader(published: &Published) -> Answer {
     answered(code, JSON, status::leader(published))
 }
 
+fn page() -> Answer {
+    let mut answer = answered(StatusCode::OK, HTML, page::PAGE);
+    page::protect(answer.headers_mut());
+    answer
+}
+
 fn metrics(published: &Published) -> Answer {
     match published.metrics() {
         Ok(text) => answered(StatusCode::OK, OPEN_METRICS, text),
@@ -72,10 +120,19 @@ fn metrics(published: &Published) -> Answer {
 }
 
 fn answered(code: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+    with_headers(code, kind, Full::new(body.into()).boxed_unsync())
+}
+
+fn with_headers(
+    code: StatusCode,
+    kind: &'static str,
+    body: UnsyncBoxBody<Bytes, Infallible>,
+) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }

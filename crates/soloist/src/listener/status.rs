@@ -5,7 +5,7 @@ use soloist_core::ids::Identity;
 use soloist_core::replica::StateName;
 use soloist_elector::clock;
 
-use super::published::{Contact, Published, Snapshot};
+use super::published::{About, Contact, Published};
 use crate::notices::without_leaders;
 
 /// Raised when a field goes or changes its meaning; not when one is added.
@@ -20,16 +20,13 @@ pub(super) fn leader(published: &Published) -> String {
 pub(super) fn json(published: &Published) -> String {
     let (about, snapshot) = (&published.about, published.snapshot());
     let now = clock::now();
-    let state = match about.elects {
-        true => snapshot.state.to_string(),
-        false => without_leaders(snapshot.state).to_owned(),
-    };
     let lease = snapshot.lease.map(|lease| {
         json!({
             "term": lease.term.get(),
             // As text: it may have more digits than a JSON number keeps.
             "token": lease.token.to_string(),
             "valid_seconds": lease.valid_until.since(now).as_secs_f64(),
+            "duration_seconds": about.lease.as_secs_f64(),
         })
     });
     let mut status = json!({
@@ -39,10 +36,10 @@ pub(super) fn json(published: &Published) -> String {
         "identity": about.identity.as_str(),
         "store": about.store,
         "uptime_seconds": now.since(about.started).as_secs_f64(),
-        "state": state,
+        "state": state(about, snapshot.state),
         "alive": published.is_alive().is_ok(),
         "ready": published.is_ready().is_ok(),
-        "child": { "state": child(&snapshot), "restarts": snapshot.restarts },
+        "child": { "state": child(snapshot.state), "restarts": snapshot.restarts },
     });
     if about.elects {
         status["leader"] = json!(snapshot.leader.as_ref().map(Identity::as_str));
@@ -52,8 +49,15 @@ pub(super) fn json(published: &Published) -> String {
     line(&status)
 }
 
-const fn child(snapshot: &Snapshot) -> &'static str {
-    match snapshot.state {
+pub(super) fn state(about: &About, state: StateName) -> String {
+    match about.elects {
+        true => state.to_string(),
+        false => without_leaders(state).to_owned(),
+    }
+}
+
+pub(super) const fn child(state: StateName) -> &'static str {
+    match state {
         StateName::Follower => "none",
         StateName::PreLeader => "starting",
         StateName::Leader => "up",

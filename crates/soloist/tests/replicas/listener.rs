@@ -166,6 +166,7 @@ fn heads_are_answered_without_a_body_and_all_else_is_refused() {
     let (replica, _) = group.lead("r0", &[LISTEN], &[]);
     let at = address(group.replica(replica));
     for path in [
+        "/",
         "/livez",
         "/readyz",
         "/startupz",
@@ -186,7 +187,7 @@ fn heads_are_answered_without_a_body_and_all_else_is_refused() {
             assert_eq!(reply.header("allow"), Some("GET, HEAD"));
         }
     }
-    for path in ["/", "/livez/", "/metrics2", "/..%2f", "/LIVEZ"] {
+    for path in ["//", "/livez/", "/metrics2", "/..%2f", "/LIVEZ"] {
         assert_eq!(get(at, path).code, 404, "{path}");
     }
     assert_eq!(get(at, "/livez?verbose").code, 200);

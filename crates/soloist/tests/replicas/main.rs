@@ -23,6 +23,7 @@ mod notify;
 mod once;
 mod openmetrics;
 mod orders;
+mod page;
 mod place;
 mod prestop;
 mod privileges;
