@@ -7,15 +7,18 @@ use std::str::FromStr;
 
 use tracing::error;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{fmt, registry};
 
 use crate::cli::{LogArgs, LogFormat};
 pub(crate) use lines::DroppedLines;
 use lines::Lines;
 
 /// What is logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter(String);
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Filter(Targets);
 
 impl FromStr for Filter {
     type Err = String;
@@ -30,12 +33,10 @@ impl FromStr for Filter {
         let is_level = |part: &str| {
             part.contains('=') || !part.is_empty() && part.parse::<LevelFilter>().is_ok()
         };
-        let plain = !text.contains('[');
-        if plain && !text.split(',').all(is_level) {
+        if !text.split(',').all(is_level) {
             return Err(wrong());
         }
-        EnvFilter::try_new(text).map_err(|_| wrong())?;
-        Ok(Self(text.to_owned()))
+        text.parse().map(Self).map_err(|_| wrong())
     }
 }
 
@@ -57,15 +58,15 @@ impl Drop for Log {
 
 pub(crate) fn start(args: &LogArgs) -> io::Result<Log> {
     let lines = Lines::start(args.log)?;
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(&args.log_level.0))
+    let filtered = registry().with(args.log_level.0.clone());
+    let log = fmt::layer()
         .with_writer(lines.clone())
         // It would write them to standard error itself, and panic if that fails.
         .log_internal_errors(false)
         .with_target(false);
     match args.log {
-        LogFormat::Text => log.with_ansi(false).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => filtered.with(log.with_ansi(false)).init(),
+        LogFormat::Json => filtered.with(log.json().flatten_event(true)).init(),
     }
     // The usual one writes to standard error itself, however long that takes.
     std::panic::set_hook(Box::new(|panic| error!("{panic}")));
@@ -85,7 +86,7 @@ mod tests {
             "soloist=debug",
             "warn,soloist_elector=trace",
         ] {
-            assert_eq!(text.parse(), Ok(Filter(text.into())), "{text}");
+            assert!(text.parse::<Filter>().is_ok(), "{text}");
         }
         for text in [
             "",
