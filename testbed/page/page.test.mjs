@@ -62,12 +62,12 @@ async function freePort() {
   return port;
 }
 
-const ELECTED = () => ['--store', `file:${join(folder, 'lease')}`, '--lease-duration', '4s', '--renew-deadline', '3s', '--retry-period', '500ms'];
+const ELECTED = () => ['--store', 'file:lease', '--lease-duration', '4s', '--renew-deadline', '3s', '--retry-period', '500ms'];
 
 async function start(identity, port, flags = ELECTED()) {
   const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SOLOIST')));
   const replica = spawn(SOLOIST, ['run', '--name', 'orders', '--identity', identity, ...flags, '--listen', `127.0.0.1:${port}`, '--', 'sleep', '1000'],
-    { stdio: ['ignore', 'ignore', 'pipe'], env: { ...environment, TMPDIR: folder, XDG_RUNTIME_DIR: folder } });
+    { cwd: folder, stdio: ['ignore', 'ignore', 'pipe'], env: { ...environment, TMPDIR: folder, XDG_RUNTIME_DIR: folder } });
   replicas.push(replica);
   replica.log = '';
   replica.stderr.on('data', data => { replica.log += data; });
@@ -120,6 +120,8 @@ test('a handover is seen live, and in the timeline', async () => {
   await page.goto(urls[1]);
   await shows('leader', 'orders-0');
   await shows('child', 'none');
+  // A timeline that says something.
+  if (PICTURES) await until(async () => /^for \d\d s/.test(await page.textContent('#since')), () => 'a first leader of ten seconds');
   leader.kill('SIGTERM');
   await ended(leader);
   await shows('leader', 'orders-1 (this replica)');
@@ -134,7 +136,6 @@ test('a handover is seen live, and in the timeline', async () => {
   assert.ok(before.x + before.width <= after.x + 2, `one after the other: ${JSON.stringify([before, after])} ${await page.innerHTML('#drawing')}`);
   assert.match(await page.textContent('#rows tr:first-child'), /orders-1leads, term \d+/);
   assert.deepEqual(errors, []);
-  // For the pictures: a timeline that says something.
   if (PICTURES) {
     await until(async () => /^for \d\d s/.test(await page.textContent('#since')), () => 'a term of ten seconds');
     await page.emulateMedia({ colorScheme: 'light' });
