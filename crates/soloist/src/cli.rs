@@ -10,6 +10,7 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use clap_complete::Shell;
 use soloist_process::{Signal, StopTo};
 
+use crate::demo::{DemoArgs, DemoPartArgs};
 use crate::doctor::DoctorArgs;
 use crate::duration::parse as duration;
 use crate::etcd::EtcdArgs;
@@ -74,6 +75,8 @@ impl Cli {
             Command::Run(_)
             | Command::Doctor(_)
             | Command::Try(_)
+            | Command::Demo(_)
+            | Command::DemoPart(_)
             | Command::Completions { .. }
             | Command::Install { .. }
             | Command::Handover(_)
@@ -161,6 +164,16 @@ pub(crate) enum Command {
     /// written anywhere. What the program prints goes to standard error. Exit codes: 0 nothing is bad; 1 something is; 2 bad flags; 126
     /// the program cannot be run; 127 it cannot be found; 130 or 143 interrupted.
     Try(Box<TryArgs>),
+    /// Shows it on this machine: three replicas, what hurts them, and the proof that there was never a second child.
+    ///
+    /// Needs nothing but this program. The replicas share a lease in a private temporary folder, and their child consumes a feed of
+    /// numbered messages. The leader is killed, frozen, stopped or told to hand over, its child crashes, its guard is killed: by keys, or
+    /// with --headless by itself. The proof and the time without a child for each switch are counted from what the children wrote. Nothing is left
+    /// behind. Exit codes: 0 the proof holds; 1 it does not, or the demo failed; 2 bad flags, no terminal, no temporary folder.
+    Demo(DemoArgs),
+    /// What the demo starts of this program.
+    #[command(hide = true)]
+    DemoPart(DemoPartArgs),
     /// Prints a script that completes soloist's commands and flags in a shell.
     ///
     /// For bash: `source <(soloist completions bash)`, or once into a file of bash-completion's folder.

@@ -7,6 +7,7 @@ mod cli;
 mod command;
 mod control;
 mod delivery;
+mod demo;
 mod doctor;
 pub mod duration;
 mod ending;
@@ -59,6 +60,7 @@ use tokio::runtime::{Builder, Runtime};
 use tracing::error;
 
 use crate::cli::{Cli, Command, RunArgs};
+use crate::demo::{DemoArgs, DemoPartArgs};
 use crate::doctor::DoctorArgs;
 use crate::inject::Injected;
 use crate::listener::ListenError;
@@ -109,6 +111,8 @@ pub fn main() -> ExitCode {
             examine(&args)
         }
         Command::Try(args) => try_out(*args, held),
+        Command::Demo(args) => demonstrate(&args, held),
+        Command::DemoPart(args) => demo_part(args, held),
         Command::Completions { shell } => printed(Ok(Cli::completions(shell))),
         Command::Install { path } => install(&path),
         Command::Handover(args) => switched(held, args.order()),
@@ -161,6 +165,30 @@ fn try_out(args: TryArgs, held: HeldSignals) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
+}
+
+fn demonstrate(args: &DemoArgs, held: HeldSignals) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    let outcome = runtime.block_on(args.run(held));
+    runtime.shutdown_background();
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => complain(BAD_CONFIGURATION, format_args!("{error:#}")),
+    }
+}
+
+fn demo_part(args: DemoPartArgs, held: HeldSignals) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(INTERNAL_ERROR, format_args!("{error:#}")),
+    };
+    match runtime.block_on(args.run(held)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(FAILED, format_args!("{error:#}")),
     }
 }
 

@@ -42,14 +42,17 @@ fn pages() -> BTreeMap<String, String> {
     let mut command = Cli::definition(false).disable_help_subcommand(true);
     command.build();
     let mut pages = BTreeMap::new();
-    let commands = command.get_subcommands().map(|sub| {
-        let name: &'static str = format!("soloist-{}", sub.get_name()).leak();
-        // The title must not change with every commit.
-        sub.clone()
-            .name(name)
-            .version(Resettable::Reset)
-            .long_version(Resettable::Reset)
-    });
+    let commands = command
+        .get_subcommands()
+        .filter(|sub| !sub.is_hide_set())
+        .map(|sub| {
+            let name: &'static str = format!("soloist-{}", sub.get_name()).leak();
+            // The title must not change with every commit.
+            sub.clone()
+                .name(name)
+                .version(Resettable::Reset)
+                .long_version(Resettable::Reset)
+        });
     let all: Vec<clap::Command> = commands.collect();
     let whole = command
         .version(env!("CARGO_PKG_VERSION"))

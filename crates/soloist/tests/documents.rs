@@ -51,11 +51,17 @@ fn run(command: &str) -> Output {
 #[test]
 fn the_quick_starts_commands_do_what_it_says() {
     let commands = commands("docs/quick-start.md");
-    let [build, try_out, replica, once, doctor] = &commands[..] else {
+    let [build, demo, try_out, replica, once, doctor] = &commands[..] else {
         panic!("a command without a test: {commands:?}");
     };
     // It has been: these tests run what it builds.
     assert_eq!(build, "cargo build -p soloist");
+    let shown = run(&demo.replace("target/debug/soloist", env!("CARGO_BIN_EXE_soloist")));
+    let said = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(
+        shown.status.success() && said.contains("The proof holds."),
+        "{shown:?}"
+    );
     let folder = tempfile::tempdir().unwrap();
     let lease = folder.path().join("lease");
     let done = run(&here(once, &lease));
@@ -123,7 +129,9 @@ fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
             links_lead_somewhere(&format!("docs/{name}"));
         }
     }
-    links_lead_somewhere("README.md");
+    for page in ["README.md", "README.ja.md"] {
+        links_lead_somewhere(page);
+    }
 }
 
 fn links_lead_somewhere(page: &str) {

@@ -1,0 +1,152 @@
+//! `soloist demo`, with real replicas and real faults.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use testbed::programs::{end_all, wait_for};
+
+const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A demo in a folder of its own, by which its processes are known: it is in their arguments.
+struct Demo {
+    folder: TempDir,
+    child: Child,
+}
+
+impl Demo {
+    fn start(flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let child = Command::new(SOLOIST)
+            .arg("demo")
+            .args(flags)
+            .env("TMPDIR", folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Self { folder, child }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Its lines until one has this.
+    fn wait_line(&mut self, what: &str) {
+        let lines = BufReader::new(self.child.stdout.as_mut().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(what)), "{what}");
+    }
+
+    /// The exit code, and all that it printed since.
+    fn end(&mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        let stdout = self.child.stdout.as_mut().unwrap();
+        stdout.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+
+    fn nothing_is_left(&self) {
+        let left = processes(self.folder.path());
+        assert!(left.is_empty(), "{left:?}");
+        let files: Vec<_> = fs::read_dir(self.folder.path()).unwrap().collect();
+        assert!(files.is_empty(), "{files:?}");
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        end_all(self.folder.path(), LIMIT);
+    }
+}
+
+/// Those that name the folder in their arguments.
+fn processes(folder: &Path) -> Vec<String> {
+    let all = fs::read_dir("/proc").unwrap().flatten();
+    let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| String::from_utf8_lossy(&line).replace('\0', " "));
+    let name = folder.to_str().unwrap();
+    lines.filter(|line| line.contains(name)).collect()
+}
+
+#[test]
+fn by_itself_it_hurts_them_in_every_way_and_proves_that_there_was_one_child() {
+    let mut demo = Demo::start(&["--headless", "--for", "12s"]);
+    let (code, said) = demo.end();
+    assert_eq!(code, Some(0), "{said}");
+    for fault in [
+        "is killed (SIGKILL)",
+        "is told to hand over (soloist handover)",
+        "its child crashes (SIGKILL)",
+        "is frozen (SIGSTOP)",
+        "is thawed (SIGCONT)",
+        "its child's guard is killed (SIGKILL)",
+        "is stopped in order (SIGTERM)",
+        "exited with 0 and is started again",
+    ] {
+        assert!(said.contains(fault), "{fault}: {said}");
+    }
+    let (story, proof) = said.split_once("The proof,").expect("a proof");
+    assert!(proof.contains("each once and in order"), "{said}");
+    assert!(proof.contains("overlaps 0"), "{said}");
+    assert!(proof.contains("The proof holds."), "{said}");
+    let (_, table) = proof.split_once("\nswitch ").expect("a table");
+    let switches = story.matches("without a child for at most").count();
+    assert_eq!(table.lines().count(), switches + 1, "{said}");
+    demo.nothing_is_left();
+}
+
+#[test]
+fn interrupted_it_leaves_nothing_behind() {
+    let mut demo = Demo::start(&["--headless"]);
+    // In the middle: its leader is frozen, and has to be thawed to end.
+    demo.wait_line("is frozen (SIGSTOP)");
+    demo.signal(Signal::INT);
+    let (code, said) = demo.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("The proof holds."), "{said}");
+    demo.nothing_is_left();
+}
+
+#[test]
+fn killed_it_leaves_no_process_behind() {
+    let mut demo = Demo::start(&["--headless"]);
+    demo.wait_line("leads, its child consumes the feed");
+    demo.signal(Signal::KILL);
+    demo.child.wait().unwrap();
+    wait_for("the end of all replicas", LIMIT, || {
+        processes(demo.folder.path()).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn what_it_cannot_do_is_said_with_what_to_do_instead() {
+    for (flags, folder, reason) in [
+        (&["--for", "30"][..], "/", "is not a duration"),
+        (&["--for", "0s"], "/", "write it as 30s"),
+        (&["--headless"], "/nowhere", "set TMPDIR"),
+        (&[], "/tmp", "add --headless"),
+    ] {
+        let output = Command::new(SOLOIST)
+            .arg("demo")
+            .args(flags)
+            .env("TMPDIR", folder)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        assert!(said.contains(reason), "{flags:?}: {said}");
+    }
+}
