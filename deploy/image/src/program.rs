@@ -6,6 +6,9 @@ use std::{
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// Relocations are packed (the C library must be glibc 2.36 or later), and functions that are the same are one.
+const SMALL: &str = "-C link-arg=-Wl,-z,pack-relative-relocs -C link-arg=-Wl,--icf=all";
+
 /// Builds soloist as a static program, and returns the folder that it is in.
 ///
 /// Paths of this machine are no part of it.
@@ -20,7 +23,7 @@ pub fn build_static_package(checkout: &Path, package: &str) -> io::Result<PathBu
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let home = home.ok_or_else(|| io::Error::other("neither CARGO_HOME nor HOME is set"))?;
     let flags = format!(
-        "-C target-feature=+crt-static --remap-path-prefix={}=/soloist --remap-path-prefix={}=/cargo",
+        "-C target-feature=+crt-static {SMALL} --remap-path-prefix={}=/soloist --remap-path-prefix={}=/cargo",
         checkout.display(),
         home.display()
     );
