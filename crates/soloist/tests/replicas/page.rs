@@ -221,3 +221,13 @@ fn without_an_election_the_events_name_no_leader() {
         assert_eq!(told.get("leader"), None);
     }
 }
+
+#[test]
+fn a_stream_without_news_is_kept_alive() {
+    let mut group = Group::everywhere(&[LISTEN]);
+    let (replica, _) = group.lead("r0", &[], &[]);
+    group.replica(replica).wait_log("to=Running");
+    let mut events = Events::open(address(group.replica(replica)));
+    assert_eq!(events.line(":"), ":");
+    assert_eq!(events.next("status")["state"], "Running");
+}
