@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::tcgetattr;
 use tempfile::TempDir;
 use testbed::programs::{end_all, wait_for};
 
@@ -19,21 +22,30 @@ const LIMIT: Duration = Duration::from_secs(60);
 struct Demo {
     folder: TempDir,
     child: Child,
+    said: BufReader<ChildStdout>,
 }
 
 impl Demo {
     fn start(flags: &[&str]) -> Self {
+        Self::start_on(Stdio::null(), flags)
+    }
+
+    fn start_on(stdin: impl Into<Stdio>, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let child = Command::new(SOLOIST)
+        let mut child = Command::new(SOLOIST)
             .arg("demo")
             .args(flags)
             .env("TMPDIR", folder.path())
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        Self { folder, child }
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Self {
+            folder,
+            child,
+            said,
+        }
     }
 
     fn signal(&self, signal: Signal) {
@@ -42,16 +54,14 @@ impl Demo {
 
     /// Its lines until one has this.
     fn wait_line(&mut self, what: &str) {
-        let lines = BufReader::new(self.child.stdout.as_mut().unwrap()).lines();
-        let mut lines = lines.map(Result::unwrap);
+        let mut lines = self.said.by_ref().lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains(what)), "{what}");
     }
 
     /// The exit code, and all that it printed since.
     fn end(&mut self) -> (Option<i32>, String) {
         let mut said = String::new();
-        let stdout = self.child.stdout.as_mut().unwrap();
-        stdout.read_to_string(&mut said).unwrap();
+        self.said.read_to_string(&mut said).unwrap();
         (self.child.wait().unwrap().code(), said)
     }
 
@@ -117,6 +127,35 @@ fn interrupted_it_leaves_nothing_behind() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("The proof holds."), "{said}");
     demo.nothing_is_left();
+}
+
+#[test]
+fn keys_on_the_terminal_choose_the_faults_and_the_terminal_is_as_it_was() {
+    let (mut user, terminal) = terminal();
+    let before = tcgetattr(&terminal).unwrap().local_modes;
+    let mut demo = Demo::start_on(terminal.try_clone().unwrap(), &[]);
+    demo.wait_line("k leader killed");
+    demo.wait_line("leads, its child consumes the feed");
+    user.write_all(b"xkg").unwrap();
+    demo.wait_line("is killed (SIGKILL)");
+    demo.wait_line("its child's guard is killed (SIGKILL)");
+    user.write_all(b"q").unwrap();
+    let (code, said) = demo.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("The proof holds."), "{said}");
+    assert_eq!(tcgetattr(&terminal).unwrap().local_modes, before);
+    demo.nothing_is_left();
+}
+
+/// A new terminal: what its user holds, and what programs see.
+fn terminal() -> (File, File) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let user: OwnedFd = openpt(flags).unwrap();
+    grantpt(&user).unwrap();
+    unlockpt(&user).unwrap();
+    let path = ptsname(&user, Vec::new()).unwrap();
+    let open = File::options().read(true).write(true).clone();
+    (File::from(user), open.open(path.to_str().unwrap()).unwrap())
 }
 
 #[test]

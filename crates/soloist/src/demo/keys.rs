@@ -30,7 +30,7 @@ impl Keys {
         thread::Builder::new()
             .name("keys".into())
             .spawn(move || {
-                let bytes = std::io::stdin().bytes().map_while(Result::ok);
+                let bytes = std::io::stdin().lock().bytes().map_while(Result::ok);
                 for byte in bytes {
                     if sender.send(char::from(byte)).is_err() {
                         return;

@@ -83,23 +83,46 @@ impl Stage {
         let leader = name_of(&before.author.replica)?;
         let child = Pid::from_raw(before.author.pid.cast_signed()).context("a child's pid")?;
         let watched = Watched::open(child)?;
+        // Whatever switched meanwhile did so by itself.
+        self.causes.resize(self.proof.switches().len(), None);
         let at = clock::now();
         self.tell_at(at, &format!("{leader} {}", fault.told()));
         match fault {
             Fault::Kill => send(self.replicas.pid(leader)?, Signal::KILL),
-            Fault::HandOver => self.replicas.hand_over().await?,
+            Fault::HandOver => {}
             Fault::CrashChild => send(child, Signal::KILL),
-            Fault::Freeze => send(self.replicas.pid(leader)?, Signal::STOP),
+            Fault::Freeze => self.freeze(leader).await?,
             Fault::KillGuard => send(guard_of(child)?, Signal::KILL),
             Fault::Stop => send(self.replicas.pid(leader)?, Signal::TERM),
         }
-        let dead = watched.end(LIMIT).await?;
+        let ordered = async {
+            match fault {
+                Fault::HandOver => self.replicas.hand_over().await,
+                _ => Ok(()),
+            }
+        };
+        let (dead, ()) = tokio::try_join!(watched.end(LIMIT), ordered)?;
         let after = self.child_after(&before).await?;
         self.tell_at(after.began, &self.switch(&after, at, dead));
         self.restore(fault, leader).await?;
         self.settled().await?;
         self.causes.resize(self.proof.switches().len(), Some(fault));
         self.tell(&format!("so far {}", self.proof.so_far()));
+        Ok(())
+    }
+
+    async fn freeze(&self, leader: &str) -> anyhow::Result<()> {
+        let pid = self.replicas.pid(leader)?;
+        send(pid, Signal::STOP);
+        while self.replicas.lease_stays_locked().await? {
+            self.tell(&format!(
+                "{leader} was frozen in the middle of a write and keeps the lease file locked, where everybody would wait for it: \
+                 thawed for a moment, and frozen again"
+            ));
+            send(pid, Signal::CONT);
+            sleep(LOOK).await;
+            send(pid, Signal::STOP);
+        }
         Ok(())
     }
 
@@ -144,7 +167,6 @@ impl Stage {
         for line in self.reader.lines().context("the journal")? {
             self.proof.add(line);
         }
-        self.causes.truncate(self.proof.switches().len());
         Ok(())
     }
 
