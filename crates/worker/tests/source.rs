@@ -3,12 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
 
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use soloist_worker::Shutdown;
 use soloist_worker::source::{Drain, End, Intake, Source, SourceError};
+use soloist_worker::{Part, Shutdown, Worker};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
@@ -221,4 +222,31 @@ async fn a_panic_in_next_is_told_and_what_came_before_is_acknowledged() {
         error => panic!("{error}"),
     }
     assert_eq!(*queue.log.lock().unwrap(), ["acknowledged [1]"]);
+}
+
+#[tokio::test]
+async fn a_queue_is_a_part_of_a_child_and_ends_with_it_in_order() {
+    let (sender, queue) = Queue::new();
+    let queue: &'static Queue = Box::leak(Box::new(queue));
+    let worker = Worker::from_env().unwrap();
+    let intake = Intake::new(queue);
+    let progress = intake.progress();
+    let running = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.run([Part::source("orders", intake)]).await }
+    });
+    sender.send(1).unwrap();
+    let received = async {
+        while progress.received() < 1 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, received).await.unwrap();
+    worker.process().begin();
+    queue.may_handle.add_permits(1);
+    let code = timeout(LIMIT, running).await.expect("it ends").unwrap();
+    assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::SUCCESS));
+    let log = queue.log.lock().unwrap().clone();
+    assert!(log.contains(&"told to end".to_owned()), "{log:?}");
+    assert!(log.contains(&"acknowledged [1]".to_owned()), "{log:?}");
 }

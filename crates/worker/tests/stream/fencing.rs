@@ -1,14 +1,15 @@
 //! A server that has seen a later leader ends the term at once, whatever is in hand.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use soloist_worker::metadata::{TOKEN, token};
 use soloist_worker::stream::ConsumerError;
-use soloist_worker::{Fence, Role, Shutdown, Term, Token};
+use soloist_worker::{Fence, Part, Role, Shutdown, Term, Token, Worker};
 use tonic::Status;
 
-use crate::harness::{DRAIN, Ended, Stage, note, quick, within};
+use crate::harness::{DRAIN, Ended, Notes, Stage, note, quick, within};
 use crate::server::Server;
 
 /// A refusal by a server that has seen the token 23.
@@ -147,4 +148,27 @@ async fn every_request_bears_the_token_and_an_older_one_ends_the_term() {
         "{text}"
     );
     within("the server's end of the stream", sent.closed()).await;
+}
+
+#[tokio::test]
+async fn a_refused_stream_leaves_the_other_parts_no_time() {
+    let mut server = Server::start().await;
+    let worker = Worker::from_env().unwrap();
+    let (notes, _works) = Notes::new(true);
+    let parts = [
+        Part::stream("feed", quick(&server.url()), notes),
+        Part::task("deaf", async |_| {
+            std::future::pending::<()>().await;
+            Ok::<_, std::io::Error>(())
+        }),
+    ];
+    let (ran, began) = (worker.clone(), Instant::now());
+    let running = tokio::spawn(async move { ran.run(parts).await });
+    let open = within("a call", server.calls.recv()).await.unwrap();
+    open.refuse(stale());
+    let code = within("the end", running).await.unwrap();
+    assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
+    // Else the deaf one would have had all of the drain.
+    let drain = worker.stream().budget();
+    assert!(began.elapsed() < drain / 2, "{:?}", began.elapsed());
 }
