@@ -180,7 +180,7 @@ fn a_hook_without_a_soloist_does_its_waiting_and_does_not_fail() {
 const OWN_NETWORK: [&str; 3] = ["--user", "--map-root-user", "--net"];
 const ADDRESS: &str = "10.77.0.1";
 
-/// A replica in a network namespace of its own, with an address there that is not loopback's.
+/// A replica in a network namespace of its own, from where no store can be reached, with an address there that is not loopback's.
 fn in_own_network(group: &mut Group, name: &str) -> usize {
     let setup = format!("ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec \"$@\"");
     let command = group.child(name, &["--grace-period", "20s"], &[]);
@@ -236,7 +236,7 @@ fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
     if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
         return skipped("only root can enter another network namespace");
     }
-    let mut group = Group::new();
+    let mut group = Group::everywhere(&[]);
     let name = unique_name();
     let replica = in_own_network(&mut group, &name);
     let network = network_of(&mut group, replica);
@@ -288,7 +288,7 @@ fn the_hook_ends_at_its_maximum_whatever_comes() {
     if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
         return skipped("only root can enter another network namespace");
     }
-    let mut group = Group::new();
+    let mut group = Group::everywhere(&[]);
     let name = unique_name();
     let replica = in_own_network(&mut group, &name);
     let network = network_of(&mut group, replica);
