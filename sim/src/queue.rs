@@ -189,46 +189,38 @@ pub(crate) enum Request {
     },
 }
 
-struct Entry {
-    at: Nanos,
-    order: u64,
-    what: Event,
-}
+/// When, and in which order what is at the same time happens; then where the event is kept.
+type Entry = (Nanos, u64, usize);
 
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
-
+/// The events themselves stay where they are: they are large, and a heap moves its entries often.
 #[derive(Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<Entry>>,
+    events: Vec<Option<Event>>,
+    free: Vec<usize>,
     order: u64,
 }
 
 impl Queue {
     pub(crate) fn push(&mut self, at: Nanos, what: Event) {
         self.order += 1;
-        self.heap.push(Reverse(Entry {
-            at,
-            order: self.order,
-            what,
-        }));
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.events[slot] = Some(what);
+                slot
+            }
+            None => {
+                self.events.push(Some(what));
+                self.events.len() - 1
+            }
+        };
+        self.heap.push(Reverse((at, self.order, slot)));
     }
 
     pub(crate) fn pop(&mut self) -> Option<(Nanos, Event)> {
-        self.heap.pop().map(|Reverse(e)| (e.at, e.what))
+        let Reverse((at, _, slot)) = self.heap.pop()?;
+        self.free.push(slot);
+        let what = self.events[slot].take().expect("an event for each entry");
+        Some((at, what))
     }
 }
