@@ -163,7 +163,7 @@ impl Settings {
 }
 
 /// Who sets these expects a lease that there is not.
-fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
+pub(crate) fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
     let TimingArgs {
         preset,
         lease_duration,
