@@ -10,6 +10,7 @@ use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::sleep;
 use tracing::{debug, info};
 
 use super::api::{Asking, Refusal, Rule};
@@ -18,6 +19,13 @@ use crate::own_pod::OwnPod;
 
 /// More than this do not wait to be sent.
 const QUEUE: usize = 16;
+
+/// The pauses before an Event is tried again.
+const RETRIES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(15),
+];
 
 const RULE: Rule = Rule {
     group: "events.k8s.io",
@@ -135,8 +143,8 @@ impl Writer {
                 let namespace = regarding["namespace"].as_str().unwrap_or_default();
                 let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
                 let event = self.event(at, &told, &regarding);
-                match self.asking.create(&path, &event).await {
-                    Ok(_) => {}
+                match self.write(&path, &event).await {
+                    Ok(()) => {}
                     Err(Refusal::Forbidden(message)) => {
                         info!(
                             "no Events are written, and nothing else changes. Who wants them adds a rule to the Role: {RULE} ({message})"
@@ -147,6 +155,18 @@ impl Writer {
                         debug!(reason = told.reason, %failure, "an Event is not written");
                     }
                 }
+            }
+        }
+    }
+
+    /// A lease is mostly lost because the API server does not answer, so that is told when it does again.
+    async fn write(&self, path: &str, event: &Value) -> Result<(), Refusal> {
+        let mut pauses = RETRIES.into_iter();
+        loop {
+            match (self.asking.create(path, event).await, pauses.next()) {
+                (Ok(_), _) => return Ok(()),
+                (Err(Refusal::Failed(_)), Some(pause)) => sleep(pause).await,
+                (Err(failure), _) => return Err(failure),
             }
         }
     }

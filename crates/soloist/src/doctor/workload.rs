@@ -127,7 +127,11 @@ impl Workload {
             let fits = settings::policy(&args.timings, &args.stopping, &args.health, args.once);
             let fits = fits.and_then(|_| match elects {
                 true => Ok(()),
-                false => settings::refuse_what_needs_a_lease(args),
+                false => settings::refuse_what_needs_a_lease(
+                    &args.timings,
+                    &args.health,
+                    args.wait.is_some(),
+                ),
             });
             fits.map_err(|error| format!("{error:#}"))
         });

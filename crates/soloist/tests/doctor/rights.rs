@@ -17,6 +17,14 @@ fn rule(verbs: &[&str], name: Option<&str>) -> PolicyRule {
     }
 }
 
+pub(crate) fn rule_of(group: &str, resource: &str, verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        ..rule(verbs, None)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_verb_is_named_with_the_rule_to_paste() {
     let Some(patient) = Patient::new("verbs").await else {

@@ -8,6 +8,10 @@ use crate::patient::Patient;
 
 /// The Deployment that `soloist manifests` prints, in this namespace.
 fn printed(patient: &Patient) -> Value {
+    printed_with(patient, &["--lease", "demo"], "Deployment")
+}
+
+pub(crate) fn printed_with(patient: &Patient, flags: &[&str], kind: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
         .args([
             "manifests",
@@ -15,18 +19,16 @@ fn printed(patient: &Patient) -> Value {
             "feed",
             "--namespace",
             &patient.namespace,
-            "--lease",
-            "demo",
-            "--",
-            "/feed",
         ])
+        .args(flags)
+        .args(["--", "/feed"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     documents
         .into_iter()
-        .find(|document| document["kind"] == "Deployment")
+        .find(|document| document["kind"] == kind)
         .unwrap()
 }
 
@@ -86,6 +88,7 @@ async fn each_fault_of_a_deployment_is_named_with_what_to_do() {
     let variables = container["env"].as_array_mut().unwrap();
     variables.retain(|variable| variable["name"] != "POD_UID");
     variables.push(json!({"name": "SOLOIST_RENEW_DEADLINE", "value": "20s"}));
+    variables.push(json!({"name": "SOLOIST_IDENTITY", "value": "feed"}));
     let found = examine(&patient, &deployment).await;
     assert_eq!(found.code, 1);
     for (line, parts) in [
@@ -107,6 +110,13 @@ async fn each_fault_of_a_deployment_is_named_with_what_to_do() {
         (
             "‼ it knows its name and UID",
             &["POD_UID does not come from the downward API"],
+        ),
+        (
+            "× its identity is its own",
+            &[
+                "all replicas are called \"feed\"",
+                "Remove SOLOIST_IDENTITY",
+            ],
         ),
         (
             "× it has a token",
