@@ -115,9 +115,18 @@ impl InjectArgs {
         tree::parse(&new).context(
             "the result would be no YAML; the input has a form that cannot be changed in place",
         )?;
+        // Whoever reads JSON reads nothing else in the same text.
+        let is_json = new.trim_start().starts_with('{');
         for rights in rights {
-            new += "---\n";
-            new += &rights.to_string();
+            let rights = rights.to_string();
+            match is_json {
+                true => {
+                    for object in tree::parse(&rights)? {
+                        new += &format!("{:#}\n", object.to_json());
+                    }
+                }
+                false => new += &format!("---\n{rights}"),
+            }
         }
         Ok(Injected { text: new, notes })
     }

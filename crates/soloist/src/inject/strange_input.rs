@@ -17,7 +17,8 @@ fn a_mark_of_the_encoding_is_no_part_of_the_first_key() {
 
 #[test]
 fn a_list_is_looked_into() {
-    let items: String = PLAIN
+    let plain = PLAIN.replace("      volumes: []\n", "");
+    let items: String = plain
         .split("---\n")
         .next()
         .unwrap()
@@ -51,8 +52,8 @@ fn what_is_no_deployment_is_named_with_what_to_do_instead() {
         ("kind: Pod\n", &["a Pod has nobody", "a Deployment"]),
         ("replicas: {{ .Values.replicas }}\n", &["helm template"]),
         (
-            "kind: Deployment\n\tmetadata:\n",
-            &["no valid YAML", "line 2"],
+            "kind: Deployment\nmetadata:\n\tname: x\n",
+            &["no valid YAML", "line 3"],
         ),
     ] {
         let error = error(&[], text);

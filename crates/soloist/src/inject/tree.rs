@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use granit_parser::{Event, Parser, Span, StrInput, StructureStyle};
 use serde_json::Value;
 
@@ -44,6 +44,9 @@ pub(super) struct Entry {
     pub(super) key_range: Range<usize>,
     pub(super) value: Node,
 }
+
+/// What people try.
+const TEMPLATE: &str = " (a Helm chart's template is no YAML: inject what `helm template` prints)";
 
 /// The documents of a text.
 pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Node>> {
@@ -101,9 +104,8 @@ impl<'a> Reader<'a> {
                 .parser
                 .next_event()
                 .context("the YAML ends too early")?;
-            let (event, span) = event.map_err(|error| {
-                anyhow!("no valid YAML: {error} (a Helm chart's template is none: inject what `helm template` prints)")
-            })?;
+            let (event, span) =
+                event.map_err(|error| anyhow!("no valid YAML: {error}{TEMPLATE}"))?;
             match event {
                 Event::Comment(..) | Event::Anchor(..) => {}
                 event => return Ok((event, span)),
@@ -182,7 +184,9 @@ impl<'a> Reader<'a> {
             let key = self.node(event, &span)?;
             let (event, span) = self.next()?;
             let value = self.node(event, &span)?;
-            let text = key.text().unwrap_or_default().to_owned();
+            let Some(text) = key.text().map(str::to_owned) else {
+                bail!("a map's key is no text{TEMPLATE}");
+            };
             entries.push(Entry {
                 key: text,
                 key_range: key.range,

@@ -181,3 +181,56 @@ async fn two_processes_of_one_name_are_told() {
         &["two processes called twin"],
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_former_pod_of_the_same_name_is_told() {
+    let Some(patient) = Patient::new("former").await else {
+        return;
+    };
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "feed-0"},
+        "spec": {"containers": [{"name": "feed", "image": "feed"}]},
+    });
+    patient.create("api/v1//pods", &pod).await;
+    let signature = "v1 instance=0123456789abcdef0123456789abcdef term=0 lease=15 write=1 base=1 released=no \
+                     pod=6a4d2d55-0000-4000-8000-000000000000 holder=feed-0";
+    patient
+        .foreign_lease(json!({"holderIdentity": "feed-0", "leaseDurationSeconds": 2}))
+        .await;
+    let place = format!("apis/coordination.k8s.io/v1//leases/{LEASE}");
+    let signed = json!({"metadata": {"annotations": {"soloist.dev/signature": signature}}});
+    patient.patch(&place, &signed).await;
+    let found = patient.examine_as_admin(&[]);
+    found.assert_says(
+        "‼ its holder is there",
+        &["another Pod of the name feed-0", "StatefulSets do this"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lasts_longer_than_these_settings_say_is_told() {
+    let Some(patient) = Patient::new("longer").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 20}))
+        .await;
+    let found = examine_while_renewed(Arc::new(patient), vec![json!({})]).await;
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["20 s, longer than the 15 s", "the same timings"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_taken_while_we_look_is_told() {
+    let Some(patient) = Patient::new("taken").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "z", "leaseDurationSeconds": 15}))
+        .await;
+    let specs = ["a", "b"].map(|holder| json!({"holderIdentity": holder}));
+    let found = examine_while_renewed(Arc::new(patient), specs.to_vec()).await;
+    found.assert_says("‼ it is renewed", &["took it over from", "while we looked"]);
+}

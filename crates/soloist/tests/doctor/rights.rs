@@ -161,3 +161,23 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_not_ask_for_others_rights_is_told_so() {
+    let Some(patient) = Patient::new("asking").await else {
+        return;
+    };
+    let kubeconfig = patient.plane.kubeconfig("replica-0", None).unwrap();
+    let found = patient.examine(&kubeconfig, &["--as", "ada"]);
+    found.assert_says(
+        &format!("? ada may update the lease {LEASE}"),
+        &["replica-0 may not ask", "subjectaccessreviews"],
+    );
+    // Nothing may be read, either.
+    found.assert_says("? it is held", &["the lease cannot be read", "403"]);
+    assert_eq!(
+        found.code, 0,
+        "what is not known is not broken: {}",
+        found.text
+    );
+}

@@ -174,3 +174,33 @@ async fn a_workload_that_is_not_there_is_told() {
     assert_eq!(found.code, 1);
     found.assert_says("× it is described", &["not found", "--namespace"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_in_front_and_the_nodes_processes_and_spare_time_are_told() {
+    let Some(patient) = Patient::new("shell").await else {
+        return;
+    };
+    let mut deployment = printed(&patient);
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    pod["terminationGracePeriodSeconds"] = json!(90);
+    let container = &mut pod["containers"][0];
+    container["command"] = json!(["sh", "-c", "soloist run -- /feed"]);
+    container["args"] = json!([]);
+    let found = examine(&patient, &deployment).await;
+    found.assert_says(
+        "‼ soloist is its first process",
+        &["runs \"sh\"", "without a shell"],
+    );
+    found.assert_says(
+        "‼ its grace period is soloist's",
+        &["less time than there is"],
+    );
+
+    deployment["metadata"]["name"] = json!("host");
+    deployment["spec"]["template"]["spec"]["hostPID"] = json!(true);
+    patient
+        .create("apis/apps/v1//deployments", &deployment)
+        .await;
+    let found = patient.examine_as_admin(&["--deployment", "host"]);
+    found.assert_says("‼ soloist is its first process", &["hostPID"]);
+}
