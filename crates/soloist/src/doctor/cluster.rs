@@ -108,11 +108,18 @@ impl Cluster {
             }
             Err(failure) => {
                 let advice = "The token or certificate is missing, wrong or expired. In a Pod: is the service account's token mounted \
-                     (automountServiceAccountToken), and is the account still there? Elsewhere: log in again";
+                     (automountServiceAccountToken), and is the account still there? Elsewhere: does the context name a user that the \
+                     kubeconfig does not have? Else log in again";
+                let reason = match failure.to_string() {
+                    reason if reason.contains("system:anonymous") => {
+                        format!("it takes us for nobody, as no credentials are sent: {reason}")
+                    }
+                    reason => reason,
+                };
                 report.add(
                     GROUP,
                     "it knows who we are",
-                    Verdict::bad(failure.to_string(), advice, read::TROUBLES),
+                    Verdict::bad(reason, advice, read::TROUBLES),
                 );
                 None
             }

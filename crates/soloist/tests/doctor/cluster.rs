@@ -120,8 +120,11 @@ async fn a_kubeconfig_that_is_only_half_there_is_told() {
         (
             "    user: ",
             "    user: nobody-",
-            "× it is configured",
-            &["nobody-", "Give --kubeconfig"][..],
+            "× it knows who we are",
+            &[
+                "takes us for nobody",
+                "a user that the kubeconfig does not have",
+            ][..],
         ),
         (
             "current-context: ",
