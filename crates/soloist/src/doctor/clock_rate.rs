@@ -31,7 +31,7 @@ pub(super) fn check() -> Verdict {
 fn nanoseconds(time: Timespec) -> i64 {
     time.tv_sec
         .saturating_mul(1_000_000_000)
-        .saturating_add(i64::from(time.tv_nsec))
+        .saturating_add(time.tv_nsec)
 }
 
 /// By how many millionths `clock` is faster than `reference`, over one `wait`.
