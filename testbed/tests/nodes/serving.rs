@@ -68,6 +68,30 @@ async fn a_printed_deployment_without_an_election_runs_in_all_its_pods_and_its_h
 
     let pods = group.pods().list(&ListParams::default()).await.unwrap();
     let pod = pods.items[0].name_any();
+    // The Pod's own account sees what its rights allow, and its own control group.
+    let inside = [
+        "exec",
+        &pod,
+        "--namespace",
+        namespace,
+        "--",
+        "/soloist",
+        "doctor",
+    ];
+    let found = run(kubectl(), &inside, "");
+    for good in [
+        "✓ there is none: every replica runs the program",
+        "✓ prestop sees when its Pod is out of the EndpointSlices",
+        "✓ the Pod's real grace period can be read",
+        "✓ its preStop hook is soloist's: soloist prestop, at most 15s",
+        "✓ the program cannot trace soloist and its guard",
+        "✓ what soloist starts dies with it: it is process 1",
+        "✓ processes can be held",
+        "✓ there is memory left",
+    ] {
+        assert!(found.contains(good), "no {good:?}: {found}");
+    }
+
     let told = tokio::spawn(told_by_hook(group.pods(), pod.clone()));
     let how = DeleteParams::default();
     group.pods().delete(&pod, &how).await.unwrap();

@@ -198,6 +198,31 @@ fn what_is_about_a_lease_is_refused_where_there_is_none() {
 }
 
 #[test]
+fn image_volumes_are_refused_where_kubernetes_has_none() {
+    let template = |version: &str, delivery: &str| {
+        let delivery = format!(r#"soloist.delivery="{delivery}""#);
+        let mut arguments = vec!["template", "feed", "soloist", "--kube-version", version];
+        for value in PROGRAM.iter().copied().chain([delivery.as_str()]) {
+            arguments.extend(["--set-json", value]);
+        }
+        helm(&arguments)
+    };
+    for (version, delivery, works) in [
+        ("1.32.7", "image-volume", false),
+        ("1.32.7", "init-container", true),
+        ("1.33.0-eks-1", "image-volume", true),
+        ("1.36.0", "image-volume", true),
+    ] {
+        let Some(output) = template(version, delivery) else {
+            return;
+        };
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), works, "{version}: {complaint}");
+        assert!(works || complaint.contains("init-container"), "{complaint}");
+    }
+}
+
+#[test]
 fn helm_itself_finds_nothing_to_complain_about() {
     let mut arguments = vec!["lint", "soloist", "--strict"];
     for value in PROGRAM {

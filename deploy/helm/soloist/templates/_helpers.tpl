@@ -8,7 +8,10 @@
 {{ .Values.serviceAccount | default (include "soloist.name" .) }}
 {{- end }}
 {{- define "soloist.path" -}}
-{{ ternary .Values.soloist.path "/soloist-bin/soloist" (eq .Values.soloist.delivery "in-image") }}
+{{- if and (eq .Values.soloist.delivery "image-volume") (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "Kubernetes %s has no image volumes (they came with 1.33 behind a feature gate, and are on since 1.35): set soloist.delivery to init-container" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+{{- ternary .Values.soloist.path "/soloist-bin/soloist" (eq .Values.soloist.delivery "in-image") }}
 {{- end }}
 {{- /* "true" where the preStop hook is `soloist prestop`. */}}
 {{- define "soloist.waits" -}}
