@@ -152,7 +152,7 @@ impl Changes<'_> {
         let fits = |timings: &Timings| slowest <= timings.attempt_limit() / 2;
         if fits(self.timings) {
             return format!(
-                "the API server answers in {took} from here, and one try to renew has {}: look at the leader's own way to it (its node, a \
+                "The API server answers in {took} from here, and one try to renew has {}: look at the leader's own way to it (its node, a \
                  NetworkPolicy, a CPU limit that throttles it). Longer timings bear more: --preset low-load.",
                 Human(ours)
             );
@@ -163,13 +163,13 @@ impl Changes<'_> {
             .find(|(_, timings)| timings.attempt_limit() > ours && fits(timings));
         match longer {
             Some((name, timings)) => format!(
-                "the API server took {took} for one answer, and one try to renew has {}. Look why it is slow, or take longer timings: with \
+                "The API server took {took} for one answer, and one try to renew has {}. Look why it is slow, or take longer timings: with \
                  --preset {name} a try has {}.",
                 Human(ours),
                 Human(timings.attempt_limit())
             ),
             None => format!(
-                "the API server took {took} for one answer, which is too slow for any preset: look at it and at the way to it."
+                "The API server took {took} for one answer, which is too slow for any preset: look at it and at the way to it."
             ),
         }
     }

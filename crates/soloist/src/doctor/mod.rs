@@ -265,6 +265,8 @@ impl DoctorArgs {
         if workload.as_ref().is_some_and(Workload::has_prestop) {
             rights::check_prestop(&cluster, &whose, report).await;
         }
+        let theirs = workload.as_ref().and_then(Workload::timings);
+        let timings = theirs.as_ref().unwrap_or(timings);
         lease::check(&cluster, timings, self.wait, report).await;
         if let Some(workload) = workload {
             workload.check(&cluster, report).await;

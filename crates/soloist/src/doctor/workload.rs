@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use soloist_core::time::Human;
+use soloist_core::timings::Timings;
 
 use super::cluster::{Cluster, text};
 use crate::cli::{Cli, RunArgs};
@@ -62,6 +63,11 @@ impl Workload {
     /// The lease that they compete for.
     pub(super) fn lease(&self) -> Option<String> {
         self.run_args().ok()?.name
+    }
+
+    /// Its replicas' timings, if they fit together.
+    pub(super) fn timings(&self) -> Option<Timings> {
+        settings::timings(&self.run_args().ok()?.timings).ok()
     }
 
     /// Every replica runs the program.

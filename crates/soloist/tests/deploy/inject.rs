@@ -10,16 +10,19 @@ use crate::printed::objects;
 use crate::tools;
 
 fn inject(flags: &[&str], text: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_soloist"))
-        .arg("inject")
-        .args(flags)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+    piped(command.arg("inject").args(flags), text.as_bytes())
+}
+
+fn piped(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(text.as_bytes()).unwrap();
+    stdin.write_all(input).unwrap();
     drop(stdin);
     child.wait_with_output().unwrap()
 }
@@ -144,11 +147,9 @@ async fn other_forms_of_a_text_can_be_applied_by_kubectl() {
         return;
     };
     let namespace = plane.namespace("forms").await.unwrap();
-    let (_, plain) = somebodys("Deployment", &namespace)
-        .split_once("---\n")
-        .map(|(_, plain)| ((), plain.to_owned()))
-        .unwrap();
-    let value = objects(&plain).remove("Deployment").unwrap();
+    let both = somebodys("Deployment", &namespace);
+    let (_, plain) = both.split_once("---\n").unwrap();
+    let value = objects(plain).remove("Deployment").unwrap();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": [value.clone()]});
     let kubeconfig = plane.admin_kubeconfig().unwrap();
     for (form, text) in [
@@ -164,19 +165,10 @@ async fn other_forms_of_a_text_can_be_applied_by_kubectl() {
         let output = inject(&[], &text);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{form}: {complaint}");
-        let mut child = Command::new(&kubectl)
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .args(["apply", "--dry-run=server", "--validate=strict", "-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        stdin.write_all(&output.stdout).unwrap();
-        drop(stdin);
-        let applied = child.wait_with_output().unwrap();
+        let mut command = Command::new(&kubectl);
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        command.args(["apply", "--dry-run=server", "--validate=strict", "-f", "-"]);
+        let applied = piped(&mut command, &output.stdout);
         let said = String::from_utf8_lossy(&applied.stdout);
         let complaint = String::from_utf8_lossy(&applied.stderr);
         let given = String::from_utf8_lossy(&output.stdout);

@@ -2,27 +2,18 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use crate::patient::Findings;
+use crate::patient::{Findings, findings};
 
 /// `soloist doctor` below another program, which sees to its surroundings.
 fn doctor_below(wrapper: &[&str], variables: &[(&str, &str)]) -> Findings {
-    let (first, rest) = wrapper.split_first().unwrap();
-    let output = Command::new(first)
-        .args(rest)
-        .args([env!("CARGO_BIN_EXE_soloist"), "doctor", "--store", "none"])
-        .env_remove("KUBECONFIG")
-        .env_remove("KUBERNETES_SERVICE_HOST")
-        .envs(variables.iter().copied())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap() + &String::from_utf8_lossy(&output.stderr);
-    Findings {
-        code: output.status.code().unwrap(),
-        text,
-    }
+    let variables = variables
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    let mut command = Command::new("env");
+    command.args(variables).args(wrapper);
+    findings(command.args([env!("CARGO_BIN_EXE_soloist"), "doctor", "--store", "none"]))
 }
 
 /// Says so where only root can do it.

@@ -41,12 +41,15 @@ impl Findings {
 
 /// Runs it with nothing in its environment that could speak for another cluster or Pod.
 pub(crate) fn doctor(arguments: &[&str]) -> Findings {
-    let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
-        .arg("doctor")
-        .args(arguments)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+    findings(command.arg("doctor").args(arguments).env_remove("POD_NAME"))
+}
+
+/// Of a doctor that no variable of ours leads to another cluster.
+pub(crate) fn findings(command: &mut Command) -> Findings {
+    let output = command
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
-        .env_remove("POD_NAME")
         .stdin(Stdio::null())
         .output()
         .unwrap();

@@ -100,7 +100,7 @@ async fn a_leader_that_changes_because_the_api_server_is_slow_is_explained_by_ev
     let found = patient.examine(&kubeconfig, &QUICK);
     found.assert_says(
         line,
-        &[cause, "the API server took", "with --preset", "a try has"],
+        &[cause, "The API server took", "with --preset", "a try has"],
     );
     drop(replicas);
 }

@@ -204,3 +204,20 @@ async fn a_shell_in_front_and_the_nodes_processes_and_spare_time_are_told() {
     let found = patient.examine_as_admin(&["--deployment", "host"]);
     found.assert_says("‼ soloist is its first process", &["hostPID"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_is_compared_with_the_deployments_own_timings() {
+    let Some(patient) = Patient::new("timings").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 6}))
+        .await;
+    let flags = [&["--lease", "demo"], &crate::patient::QUICK[..]].concat();
+    let deployment = printed_with(&patient, &flags, "Deployment");
+    let found = examine(&patient, &deployment).await;
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["6 s, longer than the 4 s of these settings"],
+    );
+}
