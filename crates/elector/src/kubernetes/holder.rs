@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
@@ -15,7 +16,7 @@ use soloist_core::death::PodReport;
 use soloist_core::ids::{Identity, InstanceId};
 use soloist_core::record::Record;
 use soloist_core::time::Moment;
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::failure::chain;
 use super::{Inner, pods};
@@ -27,6 +28,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const REFUSED: Duration = Duration::from_secs(600);
 /// A server that keeps a watch sends a bookmark about every minute.
 const IDLE: Duration = Duration::from_secs(90);
+const RULE: &str = r#"{apiGroups: [""], resources: ["pods"], verbs: [watch]}"#;
 
 type Reports = Pin<Box<dyn Stream<Item = PodReport> + Send>>;
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
@@ -36,6 +38,8 @@ type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> 
 pub(super) struct Observer {
     pub(super) instance: InstanceId,
     pub(super) namespace: String,
+    /// To watch Pods; it is said once.
+    pub(super) was_refused: AtomicBool,
 }
 
 /// The Pod of whoever holds the lease.
@@ -173,7 +177,21 @@ impl Watching {
     fn failed(&self, error: &kube::Error) -> Duration {
         let refused = matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403));
         let (pod, error) = (&self.pod, chain(error));
-        debug!(pod, error, "the holder's Pod cannot be watched");
+        let is_first = || {
+            self.inner
+                .observer
+                .get()
+                .is_some_and(|o| !o.was_refused.swap(true, Ordering::Relaxed))
+        };
+        if refused && is_first() {
+            info!(
+                error,
+                rule = RULE,
+                "a holder that dies is waited out, because its Pod may not be watched"
+            );
+        } else {
+            debug!(pod, error, "the holder's Pod cannot be watched");
+        }
         if refused { REFUSED } else { AGAIN }
     }
 }

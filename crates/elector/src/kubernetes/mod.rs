@@ -23,6 +23,7 @@ mod retry_after;
 mod source;
 mod watch;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::Stream;
@@ -169,6 +170,7 @@ impl KubernetesStore {
         let _ = self.inner.observer.set(Observer {
             instance,
             namespace,
+            was_refused: AtomicBool::new(false),
         });
     }
 
