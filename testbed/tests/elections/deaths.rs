@@ -21,7 +21,7 @@ const DEAD: InstanceId = InstanceId::from_random(0xdead);
 const STANDBY: InstanceId = InstanceId::from_random(0xbeef);
 /// Of a lease of 10 s.
 const AT_ONCE: Duration = Duration::from_secs(4);
-const SUCCESSOR: &str = "successor";
+const SUCCESSOR: &str = "replica-1";
 
 struct Holder {
     cluster: Cluster,
@@ -118,11 +118,12 @@ impl Holder {
             .unwrap();
     }
 
-    /// How many times it has asked for Pods, of all its requests.
+    /// How many times it has asked for Pods.
     fn requests_for_pods(&self) -> usize {
         let requests = self.cluster.plane.requests().unwrap();
         let of_standby = |r: &&testbed::Request| {
-            r.namespace == self.cluster.namespace && r.user == SUCCESSOR && r.resource == "pods"
+            let of_user = r.namespace == self.cluster.namespace && r.user == SUCCESSOR;
+            of_user && r.resource == "pods" && r.stage == "ResponseStarted"
         };
         requests.iter().filter(of_standby).count()
     }
