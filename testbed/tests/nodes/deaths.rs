@@ -39,12 +39,14 @@ async fn a_leader_that_dies_for_good_is_succeeded_within_two_seconds() {
     let mut gaps = Vec::new();
     let mut leader = pods.first().await;
     for round in 1..=ROUNDS {
-        for fault in [crash, exhaust_memory] {
+        let faults: [(fn(&Node, &str), &str); 2] =
+            [(crash, "Error"), (exhaust_memory, "OOMKilled")];
+        for (fault, reason) in faults {
             let node = pods.group.node_of(&leader.identity).await;
             let (died, end) = pods.die(node, &leader, fault).await;
             let next = pods.next(&leader).await;
             let gap = next.at.saturating_sub(died);
-            let reason = end.reason.unwrap_or_default();
+            assert_eq!(end.reason.as_deref(), Some(reason));
             eprintln!("{reason} {round}: {gap:?} to the next child");
             gaps.push(gap);
             pods.replace(&leader).await;
