@@ -38,6 +38,7 @@ mod start;
 mod status_line;
 mod store;
 mod switch;
+mod termination_message;
 mod trees;
 mod trial;
 mod version;

@@ -6,6 +6,7 @@ mod client_go;
 mod conformance;
 mod control_plane;
 mod credentials;
+mod deaths;
 mod harness;
 mod in_a_pod;
 mod legacy;

@@ -12,6 +12,7 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::failure::chain;
+use super::holder::HolderWatch;
 use super::{Inner, object};
 use crate::clock::{self, Timer};
 use crate::store::{StoreError, WatchEnded};
@@ -30,10 +31,18 @@ pub(super) fn changes(
     inner: Arc<Inner>,
     after: Version,
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-    let last = inner.seen().newest_known(after);
+    let (last, known) = {
+        let seen = inner.seen();
+        (seen.newest_known(after), seen.at(after))
+    };
+    let known = known.and_then(|object| object::snapshot(inner.resource, &object).ok());
+    let mut holder = HolderWatch::new(Arc::clone(&inner));
+    holder.follow(known.as_ref().and_then(|known| known.record.as_ref()));
     let watching = Watching {
         last,
         told: after,
+        known,
+        holder,
         inner,
         events: None,
     };
@@ -58,6 +67,9 @@ struct Watching {
     last: Version,
     /// The last version of the object itself.
     told: Version,
+    /// The object as we know it.
+    known: Option<Snapshot>,
+    holder: HolderWatch,
     events: Option<Open>,
 }
 
@@ -77,6 +89,13 @@ impl Watching {
             let deaf_at = clock::now() + IDLE;
             let event = tokio::select! {
                 event = open.events.next() => event,
+                report = self.holder.next() => {
+                    self.inner.note_deaths(&report);
+                    match self.newly_gone() {
+                        Some(gone) => return Ok(gone),
+                        None => continue,
+                    }
+                }
                 deaf = open.idle.until(deaf_at) => {
                     deaf.map_err(no_timer)?;
                     self.inner.connection.renew();
@@ -132,7 +151,16 @@ impl Watching {
         }
         self.last = snapshot.version;
         self.told = snapshot.version;
+        self.holder.follow(snapshot.record.as_ref());
+        self.known = Some(snapshot.clone());
         Ok(Some(snapshot))
+    }
+
+    /// The version that was told last is told once more if it has been proven since that its holder is dead.
+    fn newly_gone(&mut self) -> Option<Snapshot> {
+        let known = self.known.as_mut().filter(|known| !known.holder_gone)?;
+        known.holder_gone = self.inner.is_proven_dead(known);
+        known.holder_gone.then(|| known.clone())
     }
 }
 
