@@ -39,6 +39,17 @@ pub(super) fn check_folder(folder: &Path, rights: Rights) -> Result<(), StoreErr
     }
 }
 
+/// A folder of the lease's own: no other user has anything to do in it.
+pub(super) fn check_own_folder(folder: &Path, rights: Rights) -> Result<(), StoreError> {
+    if !is_trusted(rights.user) {
+        Err(failure::folder_of_another_user(folder, folder, rights))
+    } else if rights.mode & 0o022 != 0 {
+        Err(failure::folder_for_others(folder, rights))
+    } else {
+        Ok(())
+    }
+}
+
 /// All that is above it, as far as it is there: on the way that its path names, and on the way to where it really is.
 pub(super) fn check_way(folder: &Path) -> Result<(), StoreError> {
     let named = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
