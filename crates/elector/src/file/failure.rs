@@ -220,6 +220,15 @@ pub(super) fn folder_for_a_group(folder: &Path, at: &Path, rights: Rights) -> St
     untrusted(folder, at, rights, &what, &advice)
 }
 
+pub(super) fn folder_with_access_list(folder: &Path, at: &Path, rights: Rights) -> StoreError {
+    let advice = format!(
+        "Whom it names could exchange the lease. Take the list away (`setfacl -b {0}`), or the right to write (`chmod g-w {0}`)",
+        at.display()
+    );
+    let what = "has an access control list that lets others write to it";
+    untrusted(folder, at, rights, what, &advice)
+}
+
 /// No other user has anything to do there.
 pub(super) fn folder_for_others(folder: &Path, rights: Rights) -> StoreError {
     let advice = format!(

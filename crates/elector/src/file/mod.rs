@@ -1,8 +1,8 @@
 //! The lease as a file, for the processes of one machine. No daemon.
 //!
-//! The record is a JSON file of mode 0600 that is only ever replaced as a whole; `NAME.lock` beside it
-//! holds the lock and the counter of versions. Timestamps in the record are for people. Fields that are not
-//! ours are kept.
+//! The record is a JSON file of mode 0600 that is only ever replaced as a whole; the folder `NAME.lock` beside it
+//! holds the version. There is no lock: a writer that is stopped or killed at any moment keeps nobody out (`docs/file-store.md` says why).
+//! Timestamps in the record are for people. Fields that are not ours are kept.
 //!
 //! *Dead holders.* The record names the processes that can act for the holder: this one, unless
 //! [`FileStore::set_processes`] says otherwise. Once all of them are provably dead, or the machine was
@@ -14,10 +14,8 @@
 //! with others in it) cannot write to, unless it has the sticky bit as `/tmp` has; a symbolic link by anybody but root is refused, and so
 //! are files of another user's.
 //!
-//! *Limits.* A process that is stopped
-//! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
-//! goes on or dies; the error names the lock file. Whoever deletes the lock file *and* sets the wall clock back
-//! may make tokens shrink: the counter then begins anew with the clock's milliseconds. A write takes as long as
+//! *Limits.* Whoever deletes the folder `NAME.lock` *and* sets the wall clock back
+//! may make tokens shrink: versions then begin anew with the clock's milliseconds. A write takes as long as
 //! the disk takes to flush it, so on a slow disk a lease of a few seconds is too short; a tmpfs has no such wait.
 
 mod begin;
@@ -140,8 +138,7 @@ impl FileStore {
         .await
     }
 
-    /// Disks and locks block, so this is not for the runtime's threads. Whoever drops the future gives up the
-    /// wait for the lock, and for whoever is before us.
+    /// Disks block, so this is not for the runtime's threads. Whoever drops the future gives up what has not had an effect yet.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Inner, GivenUp<'_>) -> Result<T, StoreError> + Send + 'static,

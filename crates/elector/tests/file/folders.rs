@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
+use rustix::io::Errno;
 use soloist_elector::LeaseStore;
 use soloist_elector::file::FileStore;
 use soloist_elector::testing::Fixture;
@@ -96,6 +98,44 @@ fn a_folder_that_a_group_of_others_may_write_to_is_refused_unless_it_is_sticky()
         mode(trusted).unwrap();
         FileStore::open(fixture.path()).unwrap();
     }
+}
+
+/// As `setfacl -m u:12345:rwx,g::r-x` writes it.
+fn let_write(user: u32, folder: &Path) -> Result<(), Errno> {
+    const NOBODY: u32 = u32::MAX;
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    // The owner, the user, the owner's group, the most that those named get, all others.
+    for (kind, rights, id) in [
+        (0x01_u16, 7_u16, NOBODY),
+        (0x02, 7, user),
+        (0x04, 5, NOBODY),
+        (0x10, 7, NOBODY),
+        (0x20, 0, NOBODY),
+    ] {
+        list.extend(kind.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(folder, "system.posix_acl_access", &list, flags)
+}
+
+#[test]
+fn a_folder_with_an_access_list_that_lets_others_write_is_refused_also_above() {
+    let fixture = File::new();
+    let folder = fixture.0.path();
+    FileStore::open(folder.join("below/lease")).unwrap();
+    if let_write(12_345, folder) == Err(Errno::OPNOTSUPP) {
+        return skipped("this file system has no access control lists");
+    }
+    // Its own group is trusted: only the list makes the difference.
+    for lease in ["lease", "below/lease"] {
+        let error = refusal(FileStore::open(folder.join(lease)).unwrap_err());
+        assert!(error.contains("has an access control list"), "{error}");
+    }
+    let mode = fs::Permissions::from_mode(0o750);
+    fs::set_permissions(folder, mode).unwrap();
+    FileStore::open(folder.join("lease")).unwrap();
 }
 
 #[test]
