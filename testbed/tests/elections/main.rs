@@ -14,4 +14,6 @@ mod links;
 mod objects;
 mod refusals;
 mod requests;
+#[path = "../../../crates/process/tests/common/skipped.rs"]
+mod skipped;
 mod takeover;

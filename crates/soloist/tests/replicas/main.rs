@@ -4,6 +4,7 @@
 
 mod child;
 mod detector;
+mod dispositions;
 mod early;
 mod elsewhere;
 mod everywhere;
@@ -11,6 +12,7 @@ mod faults;
 mod guard;
 mod hardened;
 mod harness;
+mod held_lease;
 mod http;
 mod leaving;
 mod listener;
