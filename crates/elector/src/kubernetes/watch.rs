@@ -31,8 +31,34 @@ pub(super) fn changes(
     after: Version,
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
     let last = inner.seen().newest_known(after);
+    let remembering = Arc::clone(&inner);
+    objects(inner, after, last).map(move |change| match change? {
+        Change {
+            version,
+            object: None,
+        } => Ok(Snapshot::new(version, None)),
+        Change {
+            object: Some(object),
+            ..
+        } => remembering.remember(object).map_err(WatchEnded::broken),
+    })
+}
+
+/// The object after a change; none if it was deleted.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) version: Version,
+    pub(super) object: Option<Value>,
+}
+
+/// Every change of the object after this version of it, which still was the newest at `as_of`.
+pub(super) fn objects(
+    inner: Arc<Inner>,
+    after: Version,
+    as_of: Version,
+) -> impl Stream<Item = Result<Change, WatchEnded>> + Send + 'static {
     let watching = Watching {
-        last,
+        last: as_of,
         told: after,
         inner,
         events: None,
@@ -40,7 +66,7 @@ pub(super) fn changes(
     stream::unfold(Some(watching), |watching| async move {
         let mut watching = watching?;
         match watching.next().await {
-            Ok(snapshot) => Some((Ok(snapshot), Some(watching))),
+            Ok(change) => Some((Ok(change), Some(watching))),
             Err(ended) => Some((Err(ended), None)),
         }
     })
@@ -68,7 +94,7 @@ struct Open {
 }
 
 impl Watching {
-    async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+    async fn next(&mut self) -> Result<Change, WatchEnded> {
         loop {
             let open = match &mut self.events {
                 Some(open) => open,
@@ -86,8 +112,8 @@ impl Watching {
             };
             match event {
                 Some(Ok(event)) => {
-                    if let Some(snapshot) = self.take(event)? {
-                        return Ok(snapshot);
+                    if let Some(change) = self.take(event)? {
+                        return Ok(change);
                     }
                 }
                 Some(Err(error)) => return Err(WatchEnded::broken(chain(&error))),
@@ -100,12 +126,10 @@ impl Watching {
         }
     }
 
-    fn take(&mut self, event: WatchEvent<Value>) -> Result<Option<Snapshot>, WatchEnded> {
-        let snapshot = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.inner.remember(object),
-            WatchEvent::Deleted(object) => {
-                object::version(&object).map(|version| Snapshot::new(version, None))
-            }
+    fn take(&mut self, event: WatchEvent<Value>) -> Result<Option<Change>, WatchEnded> {
+        let (object, deleted) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(bookmark) => {
                 let version = object::parse_version(&bookmark.metadata.resource_version);
                 let version = version.map_err(WatchEnded::broken)?;
@@ -126,13 +150,14 @@ impl Watching {
                 )));
             }
         };
-        let snapshot = snapshot.map_err(WatchEnded::broken)?;
-        if snapshot.version <= self.last {
+        let version = object::version(&object).map_err(WatchEnded::broken)?;
+        if version <= self.last {
             return Ok(None);
         }
-        self.last = snapshot.version;
-        self.told = snapshot.version;
-        Ok(Some(snapshot))
+        self.last = version;
+        self.told = version;
+        let object = (!deleted).then_some(object);
+        Ok(Some(Change { version, object }))
     }
 }
 
