@@ -241,7 +241,8 @@ fn a_claim_on_one_is_nobodys_but_is_waited_out() {
 
 #[test]
 fn a_claim_is_void_once_another_soloist_has_taken_the_other_half_after_it() {
-    let claim = by("b", 2, 5, 1, 13);
+    let mut claim = by("b", 2, 5, 1, 13);
+    claim.duration_seconds = Some(30);
     let taken = by("c", 3, 5, 1, 13);
     for (name, lease, void) in [
         ("taken", lease(&taken, 15, By::One), true),
