@@ -203,7 +203,7 @@ impl Pair {
             return None;
         }
         let mut record = self.lease.record.clone();
-        let on_its_way = first.write > second.write;
+        let on_its_way = first != second;
         if let Some(signature) = record.as_mut().and_then(|r| r.signature.as_mut()) {
             // With another base it is not the write that was seen before, so that its promise counts anew.
             signature.base = first.base;
