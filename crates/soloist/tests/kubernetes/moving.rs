@@ -9,6 +9,9 @@ use testbed::{Binaries, Kind, Peer, PeerOptions, progress_on_stderr};
 use crate::PATIENCE;
 use crate::group::{Event, Group, LEASE, QUICK, USER, now};
 
+/// As [`QUICK`] says.
+const LEASE_DURATION: Duration = Duration::from_secs(4);
+
 const VERBS: [&str; 5] = ["create", "get", "list", "watch", "update"];
 
 /// An old lock, as everybody calls it.
@@ -138,6 +141,16 @@ impl Mixed {
         self.group.assert_never_two();
     }
 
+    /// Whoever leads now still does after a lease, and its child was not started anew.
+    async fn one_stays(&self) {
+        let starts = || self.group.events().into_iter().filter(Event::is_start);
+        let last = starts().next_back().expect("nobody has led");
+        tokio::time::sleep(LEASE_DURATION).await;
+        assert_eq!(starts().next_back().as_ref(), Some(&last));
+        assert!(self.group.is_alive(last.pid));
+        self.group.assert_never_two();
+    }
+
     /// Whose child was started last.
     async fn leader(&self) -> String {
         let starts = self.group.events().into_iter().filter(Event::is_start);
@@ -200,6 +213,7 @@ async fn a_group_moves_to_the_lease_in_two_rollouts(lock: Lock) {
         mixed.end(name, nth == 1).await;
     }
     assert!(both.contains(&mixed.leader().await));
+    mixed.one_stays().await;
     let new = [
         mixed.soloist("kubernetes").await,
         mixed.peer("leases").await,
@@ -214,6 +228,7 @@ async fn a_group_moves_to_the_lease_in_two_rollouts(lock: Lock) {
         mixed.end(&name, nth == 1).await;
     }
     assert!(new.contains(&mixed.leader().await));
+    mixed.one_stays().await;
 }
 
 impl Mixed {
