@@ -236,7 +236,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
     /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; or none: no election, every replica runs
-    /// the program; deprecated: configmap, endpoints [default: kubernetes in a Pod, file elsewhere]
+    /// the program; deprecated: configmap, endpoints, configmap+lease, endpoints+lease [default: kubernetes in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]
