@@ -207,6 +207,7 @@ impl Runner {
 
     fn turn(&mut self) {
         let ending = self.ending.is_near(clock::now());
+        self.trees.set_ending(ending);
         self.observers.turn(&self.node, ending);
     }
 

@@ -6,6 +6,7 @@ mod child;
 mod detector;
 mod early;
 mod elsewhere;
+mod ending;
 mod everywhere;
 mod faults;
 mod guard;

@@ -23,7 +23,7 @@ use crate::namespaces;
 use crate::skipped::skipped;
 
 /// All soloists of this machine that have the same mount namespace find each other.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     format!("prestop-{process}-{next}")
@@ -38,7 +38,7 @@ fn control_socket(group: &Group) -> PathBuf {
     })
 }
 
-fn ask(group: &Group, request: &Value) -> Value {
+pub(crate) fn ask(group: &Group, request: &Value) -> Value {
     let mut stream = UnixStream::connect(control_socket(group)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     writeln!(stream, "{request}").unwrap();
@@ -47,7 +47,7 @@ fn ask(group: &Group, request: &Value) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-fn request(name: &str) -> Value {
+pub(crate) fn request(name: &str) -> Value {
     json!({ "version": 1, "request": name })
 }
 
