@@ -1,5 +1,6 @@
 //! Clients on a node that never rest, and know what became of every request. HTTP/1.1 here, as plain as can be.
 
+mod grpc;
 mod http2;
 
 use std::fs::File;
@@ -30,18 +31,32 @@ enum Manner {
     KeepAlive,
     /// HTTP/2: the same.
     Http2,
+    /// gRPC: the same, with calls side by side that take their time.
+    Grpc,
 }
 
 /// Clients that ask until they are told to end.
 pub(crate) struct Load {
-    answered: Arc<AtomicU64>,
+    answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<Vec<String>>>,
+}
+
+/// Requests that were answered, of all clients and of those that speak gRPC.
+#[derive(Debug, Default)]
+struct Answered {
+    all: AtomicU64,
+    grpc: AtomicU64,
+    asked_again: AtomicU64,
 }
 
 /// What became of all requests.
 pub(crate) struct Counts {
     pub(crate) answered: u64,
+    /// Of them, by gRPC.
+    pub(crate) grpc: u64,
+    /// Calls of gRPC that never got to a server, so that the client asked again.
+    pub(crate) asked_again: u64,
     /// Those without a full and right answer, and why.
     pub(crate) lost: Vec<String>,
 }
@@ -50,7 +65,13 @@ impl Load {
     /// From this network namespace to this address.
     pub(crate) fn begin(network: &Path, address: SocketAddr) -> Self {
         let (answered, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let manners = [Manner::Fresh, Manner::KeepAlive, Manner::Http2].repeat(CLIENTS);
+        let manners = [
+            Manner::Fresh,
+            Manner::KeepAlive,
+            Manner::Http2,
+            Manner::Grpc,
+        ]
+        .repeat(CLIENTS);
         let clients = manners.into_iter().map(|manner| {
             let network = File::open(network).unwrap();
             let client = Client {
@@ -66,6 +87,7 @@ impl Load {
                 match manner {
                     Manner::Fresh | Manner::KeepAlive => client.ask(),
                     Manner::Http2 => http2::ask(client),
+                    Manner::Grpc => grpc::ask(client),
                 }
             })
         });
@@ -77,7 +99,7 @@ impl Load {
     }
 
     pub(crate) fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+        self.answered.all.load(Ordering::Relaxed)
     }
 
     /// Every client has its last answer when this returns.
@@ -87,6 +109,8 @@ impl Load {
         Counts {
             lost: ended.flatten().collect(),
             answered: self.answered(),
+            grpc: self.answered.grpc.load(Ordering::Relaxed),
+            asked_again: self.answered.asked_again.load(Ordering::Relaxed),
         }
     }
 }
@@ -100,7 +124,7 @@ impl Drop for Load {
 struct Client {
     address: SocketAddr,
     manner: Manner,
-    answered: Arc<AtomicU64>,
+    answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
     lost: Vec<String>,
 }
@@ -122,8 +146,26 @@ impl Client {
         self.lost
     }
 
+    /// Another one of the same.
+    fn share(&self) -> Self {
+        Self {
+            address: self.address,
+            manner: self.manner,
+            answered: self.answered.clone(),
+            is_over: self.is_over.clone(),
+            lost: Vec::new(),
+        }
+    }
+
     fn count(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
+        self.answered.all.fetch_add(1, Ordering::Relaxed);
+        if matches!(self.manner, Manner::Grpc) {
+            self.answered.grpc.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn ask_again(&self) {
+        self.answered.asked_again.fetch_add(1, Ordering::Relaxed);
     }
 
     fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
@@ -147,7 +189,7 @@ impl Client {
         stream.set_nodelay(true)?;
         let wish = match self.manner {
             Manner::Fresh => "close",
-            Manner::KeepAlive | Manner::Http2 => "keep-alive",
+            Manner::KeepAlive | Manner::Http2 | Manner::Grpc => "keep-alive",
         };
         let request = format!(
             "POST /count HTTP/1.1\r\nhost: web\r\ncontent-length: 0\r\nconnection: {wish}\r\n\r\n"

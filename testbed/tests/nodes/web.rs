@@ -110,10 +110,11 @@ impl Outcome {
     fn line(&self) -> String {
         let (median, worst) = (self.median(), self.ends.last().unwrap());
         format!(
-            "{:<24} {:>7} {:>9} {:>5} {:>8.2} s {:>7.2} s",
+            "{:<24} {:>7} {:>9} {:>7} {:>5} {:>8.2} s {:>7.2} s",
             self.variant.name(),
             self.updates,
             self.counts.answered,
+            self.counts.grpc,
             self.counts.lost.len(),
             median.as_secs_f64(),
             worst.as_secs_f64()
@@ -136,13 +137,17 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
         outcomes.push(roll(&group, variant, updates).await);
     }
     let mut table = format!(
-        "{:<24} {:>7} {:>9} {:>5} {:>10} {:>9}\n",
-        "variant", "updates", "answered", "lost", "a Pod ends", "at most"
+        "{:<24} {:>7} {:>9} {:>7} {:>5} {:>10} {:>9}\n",
+        "variant", "updates", "answered", "by gRPC", "lost", "a Pod ends", "at most"
     );
     for outcome in &outcomes {
         let _ = writeln!(table, "{}", outcome.line());
     }
     eprintln!("{table}");
+    for outcome in &outcomes {
+        let (name, again) = (outcome.variant.name(), outcome.counts.asked_again);
+        eprintln!("{name}: {again} calls of gRPC were never sent, and asked again");
+    }
     let [plain, sleeping, soloist] = &outcomes[..] else {
         panic!("three variants");
     };
@@ -153,6 +158,7 @@ async fn rolling_updates_with_prestop_and_drain_lose_no_request_and_others_do() 
         soloist.said
     );
     assert!(soloist.counts.answered > 1000 * UPDATES as u64, "{table}");
+    assert!(soloist.counts.grpc > 100 * UPDATES as u64, "{table}");
     let hooks = soloist.hooks();
     let median = hooks[hooks.len() / 2];
     eprintln!(
