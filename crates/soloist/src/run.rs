@@ -208,6 +208,7 @@ impl Runner {
     fn turn(&mut self) {
         let ending = self.ending.is_near(clock::now());
         self.trees.set_ending(ending);
+        self.cluster.set_ending(ending);
         self.observers.turn(&self.node, ending);
     }
 

@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,16 @@ enum Manner {
 pub(crate) struct Load {
     answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Vec<String>>>,
+    clients: Vec<JoinHandle<Vec<Lost>>>,
+}
+
+/// A request without a full and right answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    /// It was sent, or may have been. Else nobody could be connected to.
+    pub(crate) had_a_connection: bool,
+    #[allow(dead_code, reason = "for who reads why a test failed")]
+    why: String,
 }
 
 /// Requests that were answered, of all clients and of those that speak gRPC.
@@ -48,6 +57,14 @@ struct Answered {
     all: AtomicU64,
     grpc: AtomicU64,
     asked_again: AtomicU64,
+    fresh: Mutex<Fresh>,
+}
+
+/// Answers to those who connect for each request.
+#[derive(Debug, Default)]
+struct Fresh {
+    last: Option<Instant>,
+    longest_gap: Duration,
 }
 
 /// What became of all requests.
@@ -57,8 +74,7 @@ pub(crate) struct Counts {
     pub(crate) grpc: u64,
     /// Calls of gRPC that never got to a server, so that the client asked again.
     pub(crate) asked_again: u64,
-    /// Those without a full and right answer, and why.
-    pub(crate) lost: Vec<String>,
+    pub(crate) lost: Vec<Lost>,
 }
 
 impl Load {
@@ -102,6 +118,12 @@ impl Load {
         self.answered.all.load(Ordering::Relaxed)
     }
 
+    /// The longest time since this was last asked in which nobody who connected had an answer.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let mut fresh = self.answered.fresh.lock().unwrap();
+        std::mem::take(&mut fresh.longest_gap)
+    }
+
     /// Every client has its last answer when this returns.
     pub(crate) fn end(mut self) -> Counts {
         self.is_over.store(true, Ordering::Relaxed);
@@ -126,20 +148,25 @@ struct Client {
     manner: Manner,
     answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
-    lost: Vec<String>,
+    lost: Vec<Lost>,
 }
 
 impl Client {
-    fn ask(mut self) -> Vec<String> {
+    fn ask(mut self) -> Vec<Lost> {
         let mut kept = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let began = Instant::now();
-            match self.ask_once(kept.take()) {
-                Ok(stream) => {
+            let connected = match kept.take().filter(is_open) {
+                Some(stream) => Ok(stream),
+                None => TcpStream::connect_timeout(&self.address, LIMIT),
+            };
+            match connected.map(|stream| self.ask_once(stream)) {
+                Ok(Ok(stream)) => {
                     self.count();
                     kept = stream;
                 }
-                Err(error) => self.lose(began, &error),
+                Ok(Err(error)) => self.lose(began, true, &error),
+                Err(error) => self.lose(began, false, &error),
             }
             thread::sleep(PAUSE);
         }
@@ -162,29 +189,33 @@ impl Client {
         if matches!(self.manner, Manner::Grpc) {
             self.answered.grpc.fetch_add(1, Ordering::Relaxed);
         }
+        if matches!(self.manner, Manner::Fresh) {
+            let mut fresh = self.answered.fresh.lock().unwrap();
+            if let Some(last) = fresh.last.replace(Instant::now()) {
+                fresh.longest_gap = fresh.longest_gap.max(last.elapsed());
+            }
+        }
     }
 
     fn ask_again(&self) {
         self.answered.asked_again.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
+    fn lose(&mut self, began: Instant, had_a_connection: bool, why: &dyn std::fmt::Display) {
         let (manner, took) = (self.manner, began.elapsed());
         let at = std::time::SystemTime::now() - took;
         let at = at.duration_since(std::time::UNIX_EPOCH).unwrap();
         let at = Duration::from_secs(at.as_secs() % 3600)
             + Duration::from_millis(at.subsec_millis().into());
-        self.lost.push(format!(
-            "{manner:?} at {at:?} of the hour, after {took:?}: {why}"
-        ));
+        let why = format!("{manner:?} at {at:?} of the hour, after {took:?}: {why}");
+        self.lost.push(Lost {
+            had_a_connection,
+            why,
+        });
     }
 
     /// The connection, if it can be used once more.
-    fn ask_once(&self, kept: Option<TcpStream>) -> io::Result<Option<TcpStream>> {
-        let mut stream = match kept.filter(is_open) {
-            Some(stream) => stream,
-            None => TcpStream::connect_timeout(&self.address, LIMIT)?,
-        };
+    fn ask_once(&self, mut stream: TcpStream) -> io::Result<Option<TcpStream>> {
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_nodelay(true)?;
         let wish = match self.manner {

@@ -1,5 +1,6 @@
 //! A web Deployment under constant load through kube-proxy, while its Pods are replaced.
 
+mod leader;
 mod stage;
 
 use std::collections::BTreeMap;
@@ -7,6 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -15,7 +17,10 @@ use tokio::time::sleep;
 use crate::group::{Group, pod_spec};
 use crate::load::Counts;
 use crate::{PATIENCE, images};
-use stage::{allow_prestop, await_gone, await_only, begin_load, deploy, time_ends, undeploy};
+use stage::{
+    LOOK, allow_prestop, await_gone, await_only, begin_load, deploy, deploy_behind, time_ends,
+    undeploy,
+};
 
 const REPLICAS: u8 = 3;
 /// Of each variant that is compared.
@@ -250,6 +255,61 @@ async fn scaling_down_and_draining_a_node_lose_no_request() {
     assert!(counts.lost.is_empty(), "{:#?}", counts.lost);
     undeploy(&group).await;
     group.end().await;
+}
+
+/// No Pod is deleted then: readiness alone takes it out of its Service, so it is soloist's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_shuts_down_loses_no_request() {
+    let Some(group) = Group::create("shutdown").await else {
+        return;
+    };
+    allow_prestop(&group).await;
+    let mut spec = Variant::Soloist.spec();
+    let container = &mut spec["containers"][0];
+    let variables = container["env"].as_array_mut().unwrap();
+    variables.push(json!({ "name": "SOLOIST_LISTEN", "value": ":9808" }));
+    container["readinessProbe"] = json!({ "httpGet": { "path": "/readyz", "port": 9808 }, "periodSeconds": 1, "failureThreshold": 1 });
+    let address = deploy_behind(&group, spec, &json!({ "app": "demo" })).await;
+    let load = begin_load(&group, address).await;
+    // Where the load comes from stays as it is.
+    let node = &group.cluster.nodes()[1];
+    let here = ListParams::default().fields(&format!("spec.nodeName={}", node.name()));
+    let pods = group.pods().list(&here).await.unwrap().items;
+    assert!(!pods.is_empty(), "nothing runs on {}", node.name());
+    let began = Instant::now();
+    node.shut_down(true).unwrap();
+    let mut ends = Vec::new();
+    for pod in pods {
+        let end = await_end(&group, &pod.name_any()).await;
+        assert!(pod.metadata.deletion_timestamp.is_none());
+        ends.push((end, began.elapsed()));
+    }
+    let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
+    eprintln!(
+        "a node shuts down ({:?} for its Pods): {} answered, {} lost; its Pods ended with {ends:?}",
+        testbed::Node::SHUTDOWN_GRACE,
+        counts.answered,
+        counts.lost.len()
+    );
+    node.shut_down(false).unwrap();
+    assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
+    assert!(counts.lost.is_empty(), "{:#?}", counts.lost);
+    undeploy(&group).await;
+    group.end().await;
+}
+
+/// The exit code of its container.
+async fn await_end(group: &Group, pod: &str) -> i32 {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let seen = group.pods().get(pod).await.unwrap();
+        let status = seen.status.and_then(|s| s.container_statuses?.pop());
+        if let Some(ended) = status.and_then(|status| status.state?.terminated) {
+            return ended.exit_code;
+        }
+        assert!(Instant::now() < deadline, "{pod} does not end");
+        sleep(LOOK).await;
+    }
 }
 
 async fn scale(group: &Group, replicas: u8) {

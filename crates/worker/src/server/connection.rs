@@ -58,7 +58,8 @@ where
             .keep_alive_timeout(shared.limits.keepalive);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(wire), answer);
         let mut connection = pin!(connection);
-        let mut is_announced = false;
+        // Who comes after that is served as ever: it may have no other place to go to yet.
+        let mut is_announced = shared.shutdown.is_announced();
         let ended = loop {
             tokio::select! {
                 ended = connection.as_mut() => break ended,
@@ -66,7 +67,6 @@ where
                     let tell = UpgradeableConnection::graceful_shutdown;
                     break drain(connection, tell, &activity, &shared).await;
                 }
-                // Who comes from now on is served as ever: it may have no other place to go to yet.
                 () = shared.shutdown.announced(), if !is_announced => {
                     is_announced = true;
                     if activity.is_http2() {
