@@ -160,7 +160,7 @@ fn read(reader: &mut impl Read) -> io::Result<Call> {
 /// The text of the field MEMBER: each begins at a multiple of 8 with its number and, as a variant, its type.
 fn member(mut fields: &[u8]) -> Option<String> {
     loop {
-        let (&[number, 1, kind, 0], value) = fields.split_first_chunk()?;
+        let (&[number, _, kind, _], value) = fields.split_first_chunk()?;
         let length = match kind {
             b's' | b'o' => 4 + u32::from_le_bytes(*value.first_chunk()?) as usize + 1,
             b'g' => 1 + usize::from(*value.first()?) + 1,

@@ -10,7 +10,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use testbed::{Account, ControlPlane, shared};
+use testbed::{Account, ControlPlane, Link, shared};
 
 use super::PATIENCE;
 
@@ -34,6 +34,13 @@ impl Place {
             kubeconfig: plane.kubeconfig(user, None).unwrap(),
             user,
         })
+    }
+
+    /// From now on its requests take this way.
+    fn through_a_link(&mut self) -> Link {
+        let link = Link::to(self.plane.address()).unwrap();
+        self.kubeconfig = self.plane.kubeconfig(self.user, Some(&link)).unwrap();
+        link
     }
 
     async fn allow(&self, group: &str, resource: &str, verbs: &[&str]) {
@@ -195,6 +202,46 @@ async fn a_pod_in_no_slice_is_not_waited_for_and_one_that_stays_is_waited_for_un
     place.slice("a", POD).await;
     let stays = said(&place.prestop(&["--max", "2s"]).wait_with_output().unwrap());
     assert!(stays.contains("still in the EndpointSlices"), "{stays}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_in_the_middle_of_the_watch_is_not_waited_for_until_the_maximum()
+{
+    let Some(mut place) = Place::new("replica-1").await else {
+        return;
+    };
+    let link = place.through_a_link();
+    place
+        .allow(
+            "discovery.k8s.io",
+            "endpointslices",
+            &["get", "list", "watch"],
+        )
+        .await;
+    place.slice("a", POD).await;
+    let began = Instant::now();
+    let hook = place.prestop(&["--max", "60s", "--fallback", "2s"]);
+    place.await_request("watch", 200).await;
+    link.stall().unwrap();
+    let said = said(&hook.wait_with_output().unwrap());
+    assert!(began.elapsed() < Duration::from_secs(40), "{said}");
+    assert!(said.contains("2s instead of the EndpointSlices"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_is_tried_for_the_time_that_the_hook_waits_instead() {
+    let Some(mut place) = Place::new("replica-2").await else {
+        return;
+    };
+    let link = place.through_a_link();
+    link.cut().unwrap();
+    let began = Instant::now();
+    let hook = place.prestop(&["--max", "60s", "--fallback", "2s"]);
+    let said = said(&hook.wait_with_output().unwrap());
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(2), "{took:?} {said}");
+    assert!(took < Duration::from_secs(40), "{took:?} {said}");
+    assert!(said.contains("2s instead of the EndpointSlices"), "{said}");
 }
 
 /// A Pod of a node that does not exist stays until somebody says that it has ended.

@@ -313,3 +313,105 @@ fn the_hook_ends_at_its_maximum_whatever_comes() {
         .replica(replica)
         .wait_log("no silence on its ports until the end of --max");
 }
+
+/// The hook goes on without it.
+#[test]
+fn a_soloist_that_is_stopped_holds_the_hook_up_for_a_moment_only() {
+    let mut group = Group::everywhere(&[]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    control_socket(&group);
+    group.replica(replica).signal(Signal::STOP);
+    let mut hook = Command::new(SOLOIST);
+    // No port of this machine counts.
+    hook.args(["prestop", "--identity", &name, "--max", "3s"])
+        .args(["--ports", "1", "--settle", "1ms"]);
+    let began = Instant::now();
+    let output = clean(&mut hook).output().unwrap();
+    let took = began.elapsed();
+    group.replica(replica).signal(Signal::CONT);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("no soloist of the name"), "{said}");
+    assert!(took < Duration::from_secs(15), "{took:?} {said}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn a_stop_in_the_middle_of_the_hook_waits_for_nothing_and_the_hook_ends_in_order() {
+    let mut group = Group::everywhere(&["--grace-period", "20s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let _listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut hook = Command::new(SOLOIST);
+    hook.args([
+        "prestop",
+        "--identity",
+        &name,
+        "--settle",
+        "1m",
+        "--max",
+        "3s",
+    ])
+    .args(["--ports", "1"]);
+    let hook = clean(&mut hook).stderr(Stdio::piped()).spawn().unwrap();
+    group.replica(replica).wait_log("the Pod's end is near");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    let output = hook.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("soloist does not answer"), "{said}");
+}
+
+#[test]
+fn two_hooks_at_once_both_end_and_both_are_told_of() {
+    let mut group = Group::everywhere(&["--grace-period", "20s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let hooks = [(); 2].map(|()| {
+        let mut hook = Command::new(SOLOIST);
+        hook.args(["prestop", "--identity", &name, "--ports", "1"])
+            .args(["--settle", "300ms", "--max", "5s"]);
+        clean(&mut hook).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for hook in hooks {
+        let output = hook.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let log = group.replica(replica).log();
+    assert_eq!(log.matches("preStop: not in a Pod").count(), 2, "{log}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn a_hook_on_a_standby_ends_its_readiness_and_nothing_else() {
+    let mut group = Group::with(&[LISTEN]);
+    let (leader, standby) = (unique_name(), unique_name());
+    let (first, start) = group.lead(&leader, &[], &[]);
+    let second = group.follow(&standby, &[], &[]);
+    let at = address(group.replica(second));
+    wait_code(at, "/readyz", 200);
+    let mut hook = Command::new(SOLOIST);
+    hook.args([
+        "prestop",
+        "--identity",
+        &standby,
+        "--ports",
+        "1",
+        "--max",
+        "3s",
+    ])
+    .args(["--settle", "1ms"]);
+    let output = clean(&mut hook).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    wait_code(at, "/readyz", 503);
+    wait_code(at, "/livez", 200);
+    group.replica(second).signal(Signal::TERM);
+    assert_eq!(group.replica(second).exit_code(), 0);
+    assert!(crate::harness::is_alive(start.pid));
+    group.replica(first).signal(Signal::TERM);
+    assert_eq!(group.replica(first).exit_code(), 0);
+}
