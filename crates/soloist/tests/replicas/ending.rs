@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::harness::{CHILD, Group, is_alive};
+use crate::harness::{CHILD, Group, LIMIT, is_alive, wait_for};
 use crate::prestop::{ask, request, unique_name};
 use crate::privileges::is_root;
+use crate::skipped::skipped;
 
 #[test]
 fn a_child_that_has_asked_is_told_when_the_hook_begins_and_once() {
@@ -95,4 +96,37 @@ fn a_child_that_is_told_and_never_reads_costs_nothing() {
     assert_eq!(ask(&group, &request("status"))["ending"], true);
     child.signal(Signal::CONT);
     group.wait_event("ending", &name);
+}
+
+#[test]
+fn what_the_contract_shows_is_told() {
+    let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/child-contract.md");
+    let text = fs::read_to_string(document).unwrap();
+    let mut blocks = text.split("```python\n").skip(1);
+    let shown = blocks.find_map(|block| {
+        let block = block.split("```").next()?;
+        block.contains("X_SOLOIST_ENDING").then(|| block.to_owned())
+    });
+    if !has_python() {
+        return skipped("there is no python3 here");
+    }
+    let mut group = Group::everywhere(&[]);
+    let name = unique_name();
+    let (asked, told) = (group.path("asked"), group.path("told"));
+    let script = shown
+        .unwrap()
+        .replace("while b", &format!("open({asked:?}, \"w\")\nwhile b"));
+    let script = format!("import os, socket\n{script}\nopen({told:?}, \"w\")\n");
+    let mut command = group.soloist(&name, &[]);
+    command.args(["--", "python3", "-c", &script]);
+    group.spawn(&name, &mut command);
+    wait_for("the question", LIMIT, || asked.exists().then_some(()));
+    assert!(!told.exists());
+    assert_eq!(ask(&group, &request("prestop-begin"))["ok"], true);
+    wait_for("the answer", LIMIT, || told.exists().then_some(()));
+}
+
+fn has_python() -> bool {
+    let found = std::process::Command::new("python3").arg("-V").output();
+    found.is_ok_and(|output| output.status.success())
 }
