@@ -15,7 +15,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A connection or an answer that takes this long does not come.
+/// A connection that takes this long does not come: whoever was sent to a Pod that is gone asks again. A SYN is repeated once by then.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// An answer that takes this long does not come.
 const LIMIT: Duration = Duration::from_secs(10);
 /// So many of each kind.
 const CLIENTS: usize = 4;
@@ -158,7 +160,7 @@ impl Client {
             let began = Instant::now();
             let connected = match kept.take().filter(is_open) {
                 Some(stream) => Ok(stream),
-                None => TcpStream::connect_timeout(&self.address, LIMIT),
+                None => TcpStream::connect_timeout(&self.address, CONNECT_WITHIN),
             };
             match connected.map(|stream| self.ask_once(stream)) {
                 Ok(Ok(stream)) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -279,10 +279,18 @@ async fn a_node_that_shuts_down_loses_no_request() {
     let began = Instant::now();
     node.shut_down(true).unwrap();
     let mut ends = Vec::new();
+    let mut said = Vec::new();
     for pod in pods {
-        let end = await_end(&group, &pod.name_any()).await;
-        assert!(pod.metadata.deletion_timestamp.is_none());
+        let name = pod.name_any();
+        let end = await_end(&group, &name).await;
         ends.push((end, began.elapsed()));
+        let log = group.pods().logs(&name, &LogParams::default()).await;
+        let log = log.unwrap_or_default();
+        said.extend(
+            log.lines()
+                .filter(|line| line.contains("preStop:"))
+                .map(str::to_owned),
+        );
     }
     let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
     eprintln!(
@@ -291,6 +299,7 @@ async fn a_node_that_shuts_down_loses_no_request() {
         counts.answered,
         counts.lost.len()
     );
+    eprintln!("{said:#?}");
     node.shut_down(false).unwrap();
     assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
     assert!(counts.lost.is_empty(), "{:#?}", counts.lost);

@@ -179,10 +179,13 @@ fn a_hook_without_a_soloist_does_its_waiting_and_does_not_fail() {
 
 const OWN_NETWORK: [&str; 3] = ["--user", "--map-root-user", "--net"];
 const ADDRESS: &str = "10.77.0.1";
+const ADDRESS_V6: &str = "fd77::1";
 
 /// A replica in a network namespace of its own, from where no store can be reached, with an address there that is not loopback's.
 fn in_own_network(group: &mut Group, name: &str) -> usize {
-    let setup = format!("ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec \"$@\"");
+    let setup = format!(
+        "ip link set lo up && ip address add {ADDRESS}/32 dev lo && ip address add {ADDRESS_V6}/128 dev lo && exec \"$@\""
+    );
     let command = group.child(name, &["--grace-period", "20s"], &[]);
     let by = ["unshare", "--net", "sh", "-ec", &setup, "sh"];
     let replica = group.spawn(name, &mut Group::under(&by, &command));
@@ -233,6 +236,18 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
+    waits_for_silence(ADDRESS);
+}
+
+#[test]
+fn connections_by_ipv6_count_as_well() {
+    if !std::path::Path::new("/proc/net/tcp6").exists() {
+        return skipped("a kernel without IPv6");
+    }
+    waits_for_silence(ADDRESS_V6);
+}
+
+fn waits_for_silence(at: &'static str) {
     if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
         return skipped("only root can enter another network namespace");
     }
@@ -240,7 +255,7 @@ fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
     let name = unique_name();
     let replica = in_own_network(&mut group, &name);
     let network = network_of(&mut group, replica);
-    let listener = inside(network.clone(), || TcpListener::bind((ADDRESS, 0)).unwrap());
+    let listener = inside(network.clone(), move || TcpListener::bind((at, 0)).unwrap());
     let listener = listener.join().unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || listener.incoming().for_each(drop));
@@ -363,6 +378,21 @@ fn a_stop_in_the_middle_of_the_hook_waits_for_nothing_and_the_hook_ends_in_order
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("soloist does not answer"), "{said}");
+}
+
+#[test]
+fn a_hook_that_would_take_all_of_the_grace_period_is_warned_of() {
+    let mut group = Group::everywhere(&["--grace-period", "8s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    for (max, warnings) in [(7999, 0), (8000, 1)] {
+        let mut begin = request("prestop-begin");
+        begin["max_ms"] = max.into();
+        assert_eq!(ask(&group, &begin)["ok"], true);
+        let log = group.replica(replica).log();
+        let warned = "the hook's --max is not less than the grace period";
+        assert_eq!(log.matches(warned).count(), warnings, "{log}");
+    }
 }
 
 #[test]

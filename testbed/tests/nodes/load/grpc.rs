@@ -11,7 +11,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use super::{Client, LIMIT, Lost, PAUSE};
+use super::{CONNECT_WITHIN, Client, LIMIT, Lost, PAUSE};
 
 /// How long each call takes at the server, one for each that is in flight all the time. At 0 it is a health check and no more.
 const WORK: [u64; 5] = [0, 0, 50, 250, 900];
@@ -21,7 +21,7 @@ pub(super) fn ask(client: Client) -> Vec<Lost> {
     let runtime = builder.enable_all().build().unwrap();
     runtime.block_on(async {
         let endpoint = Endpoint::from_shared(format!("http://{}", client.address)).unwrap();
-        let channel = endpoint.connect_timeout(LIMIT).connect_lazy();
+        let channel = endpoint.connect_timeout(CONNECT_WITHIN).connect_lazy();
         let calls = WORK.map(|millis| call(client.share(), channel.clone(), millis));
         let lost = futures_util::future::join_all(calls).await;
         lost.concat()

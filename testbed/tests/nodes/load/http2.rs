@@ -8,7 +8,7 @@ use http::{Request, StatusCode};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use super::{Client, LIMIT, Lost, PAUSE};
+use super::{CONNECT_WITHIN, Client, LIMIT, Lost, PAUSE};
 
 pub(super) fn ask(mut client: Client) -> Vec<Lost> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
@@ -23,7 +23,7 @@ pub(super) fn ask(mut client: Client) -> Vec<Lost> {
 /// Until the server says that the connection ends. What was not asked is not lost: a client asks it elsewhere.
 async fn use_connection(client: &mut Client) {
     let began = Instant::now();
-    let stream = match timeout(LIMIT, TcpStream::connect(client.address)).await {
+    let stream = match timeout(CONNECT_WITHIN, TcpStream::connect(client.address)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return client.lose(began, false, &error),
         Err(error) => return client.lose(began, false, &error),
