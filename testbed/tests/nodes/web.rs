@@ -15,7 +15,8 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::group::{Group, pod_spec};
-use crate::load::Counts;
+use crate::ladder::{KEPT, set_finalizers};
+use crate::load::{Counts, Lost};
 use crate::{PATIENCE, images};
 use stage::{
     LOOK, allow_prestop, await_gone, await_only, begin_load, deploy, deploy_behind, time_ends,
@@ -257,54 +258,75 @@ async fn scaling_down_and_draining_a_node_lose_no_request() {
     group.end().await;
 }
 
-/// No Pod is deleted then: readiness alone takes it out of its Service, so it is soloist's.
+/// The kubelet ends its Pods itself then. Nobody deletes them, nobody asks for their readiness any more, and so they stay in their
+/// EndpointSlices to the end: who comes until then is served, and who comes later is refused. A Pod that does not tolerate a node
+/// that is not ready is deleted as well, and that takes it out in time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_shuts_down_loses_no_request() {
+async fn a_node_that_shuts_down_cuts_no_request_and_loses_none_of_pods_that_do_not_tolerate_it() {
     let Some(group) = Group::create("shutdown").await else {
         return;
     };
     allow_prestop(&group).await;
-    let mut spec = Variant::Soloist.spec();
-    let container = &mut spec["containers"][0];
-    let variables = container["env"].as_array_mut().unwrap();
-    variables.push(json!({ "name": "SOLOIST_LISTEN", "value": ":9808" }));
-    container["readinessProbe"] = json!({ "httpGet": { "path": "/readyz", "port": 9808 }, "periodSeconds": 1, "failureThreshold": 1 });
-    let address = deploy_behind(&group, spec, &json!({ "app": "demo" })).await;
-    let load = begin_load(&group, address).await;
+    for tolerates in [true, false] {
+        let mut spec = Variant::Soloist.spec();
+        if !tolerates {
+            spec["tolerations"] = json!([{
+                "key": "node.kubernetes.io/not-ready",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 0,
+            }]);
+        }
+        let lost = shut_down(&group, spec, tolerates).await;
+        let is_cut = lost.iter().any(|lost| lost.had_a_connection);
+        assert!(!is_cut && (tolerates || lost.is_empty()), "{lost:#?}");
+    }
+    group.end().await;
+}
+
+async fn shut_down(group: &Group, spec: Value, tolerates: bool) -> Vec<Lost> {
+    let address = deploy_behind(group, spec, &json!({ "app": "demo" })).await;
+    let load = begin_load(group, address).await;
     // Where the load comes from stays as it is.
     let node = &group.cluster.nodes()[1];
     let here = ListParams::default().fields(&format!("spec.nodeName={}", node.name()));
     let pods = group.pods().list(&here).await.unwrap().items;
     assert!(!pods.is_empty(), "nothing runs on {}", node.name());
+    for pod in &pods {
+        set_finalizers(group, &pod.name_any(), &[KEPT]).await;
+    }
     let began = Instant::now();
     node.shut_down(true).unwrap();
     let mut ends = Vec::new();
     let mut said = Vec::new();
-    for pod in pods {
+    for pod in &pods {
         let name = pod.name_any();
-        let end = await_end(&group, &name).await;
+        let end = await_end(group, &name).await;
         ends.push((end, began.elapsed()));
         let log = group.pods().logs(&name, &LogParams::default()).await;
         let log = log.unwrap_or_default();
-        said.extend(
-            log.lines()
-                .filter(|line| line.contains("preStop:"))
-                .map(str::to_owned),
-        );
+        let hooks = log.lines().filter(|line| line.contains("took="));
+        said.extend(hooks.map(str::to_owned));
+        set_finalizers(group, &name, &[]).await;
     }
     let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
     eprintln!(
-        "a node shuts down ({:?} for its Pods): {} answered, {} lost; its Pods ended with {ends:?}",
+        "a node shuts down, {:?} for its Pods, which {} it: {} answered, {} lost; exit codes and times {ends:?}\n{said:#?}",
         testbed::Node::SHUTDOWN_GRACE,
+        if tolerates {
+            "tolerate"
+        } else {
+            "do not tolerate"
+        },
         counts.answered,
         counts.lost.len()
     );
-    eprintln!("{said:#?}");
     node.shut_down(false).unwrap();
     assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
-    assert!(counts.lost.is_empty(), "{:#?}", counts.lost);
-    undeploy(&group).await;
-    group.end().await;
+    undeploy(group).await;
+    let ready = group.cluster.wait_until_ready(PATIENCE);
+    ready.await.unwrap();
+    counts.lost
 }
 
 /// The exit code of its container.

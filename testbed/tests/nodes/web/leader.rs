@@ -138,7 +138,7 @@ fn check_order(log: &str, with_hook: bool) {
         "{log}"
     );
     if with_hook {
-        assert!(at("preStop: out of its EndpointSlices (1)") < stop, "{log}");
+        assert!(at("preStop: out of its EndpointSlices") < stop, "{log}");
     }
     let exited = at("exiting ");
     assert!(exited > stop && log[exited..].contains("code=0"), "{log}");
