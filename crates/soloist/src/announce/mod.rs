@@ -33,6 +33,9 @@ pub(crate) struct Announcer {
     story: Story,
     events: Option<Events>,
     role: Option<RoleLabel>,
+    leads: bool,
+    /// The Pod's end is near: it is not shown as the leader's any more.
+    ending: bool,
 }
 
 impl Announcer {
@@ -50,6 +53,8 @@ impl Announcer {
             story: Story::new(identity.clone()),
             events: store.map(|store| Events::start(store.clone(), pod, identity)),
             role,
+            leads: false,
+            ending: false,
         }
     }
 
@@ -65,12 +70,9 @@ impl Announcer {
 
     /// `released`: the last try to release the lease has landed.
     pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
-        if let (Some(label), Notice::State { from, to }) = (&self.role, notice) {
-            match (from, to) {
-                (_, StateName::Leader) => label.want(Role::Leader),
-                (StateName::Leader, _) => label.want(Role::Standby),
-                _ => {}
-            }
+        if let Notice::State { to, .. } = notice {
+            self.leads = *to == StateName::Leader;
+            self.show_role();
         }
         let told = self.story.notice(notice, released);
         self.tell(now, told);
@@ -84,6 +86,22 @@ impl Announcer {
     pub(crate) fn child(&mut self, now: Moment, event: TreeEvent) {
         let told = self.story.child(event);
         self.tell(now, told);
+    }
+
+    /// Whether the Pod's end is near. So a leader's endpoint has gone before its child is asked to stop, if there is a hook that
+    /// waits for it.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        self.ending = ending;
+        self.show_role();
+    }
+
+    fn show_role(&self) {
+        if let Some(label) = &self.role {
+            label.want(match self.leads && !self.ending {
+                true => Role::Leader,
+                false => Role::Standby,
+            });
+        }
     }
 
     fn tell(&mut self, now: Moment, told: Option<story::Told>) {

@@ -74,7 +74,13 @@ impl RoleLabel {
     }
 
     pub(super) fn want(&self, role: Role) {
-        self.wanted.send_modify(|wish| *wish = (wish.0 + 1, role));
+        self.wanted.send_if_modified(|wish| {
+            let is_new = wish.1 != role;
+            if is_new {
+                *wish = (wish.0 + 1, role);
+            }
+            is_new
+        });
     }
 
     /// See [`super::Announcer::role_shown`].

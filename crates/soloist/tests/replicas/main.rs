@@ -7,6 +7,7 @@ mod detector;
 mod dispositions;
 mod early;
 mod elsewhere;
+mod ending;
 mod everywhere;
 mod faults;
 mod guard;
