@@ -31,6 +31,7 @@ mod probe;
 mod report;
 mod run;
 mod service_manager;
+mod serving;
 mod settings;
 mod signals;
 mod socket_folder;

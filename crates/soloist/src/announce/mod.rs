@@ -21,6 +21,7 @@ use crate::own_pod::OwnPod;
 use events::Events;
 use role::{Role, RoleLabel};
 use story::Story;
+pub(crate) use story::Why;
 
 pub(crate) use api::{Asking, Refusal, Rule};
 

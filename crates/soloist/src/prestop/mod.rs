@@ -53,6 +53,10 @@ pub(crate) struct PrestopArgs {
 }
 
 impl PrestopArgs {
+    pub(crate) const fn max(&self) -> Duration {
+        self.max
+    }
+
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let (began, deadline) = (clock::now(), Instant::now() + self.max);
         let told = Told::find(self.identity.as_deref()).await;
