@@ -38,9 +38,11 @@ mod start;
 mod status_line;
 mod store;
 mod switch;
+mod term_summary;
 mod trees;
 mod trial;
 mod version;
+mod web_page;
 mod workload_labels;
 
 use std::fmt::Display;

@@ -207,7 +207,8 @@ impl Runner {
 
     fn turn(&mut self) {
         let ending = self.ending.is_near(clock::now());
-        self.observers.turn(&self.node, ending);
+        let processes = self.node.tree().and_then(|tree| self.trees.processes(tree));
+        self.observers.turn(&self.node, ending, processes);
     }
 
     fn signalled(&mut self, now: Moment, signal: Signalled) {
@@ -461,7 +462,7 @@ mod tests {
     async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Observers) {
         let limit = Duration::from_secs(2);
         let mut carrier = StoreCarrier::new(store.clone(), limit);
-        let (mut node, mut observers) = (node(), Observers::default());
+        let (mut node, mut observers) = (node(), Observers::new(None, None));
         let first = loop {
             if let Some(tree) = carry_out(&mut node, &mut carrier) {
                 break tree;
