@@ -119,13 +119,23 @@ impl TermSummary {
             term, token, claim, ..
         } = over.elected;
         let (gap, child_up_after) = (Known(over.gap), Known(over.up_after));
-        let lasted = Human(rounded(now.since(over.began)));
-        let children = over.children;
+        let (children, lasted) = (over.children, Human(over.lasted(now)));
         let ended = ended(over.loss.as_ref(), released);
         info!(
             %term, %token, began = ?claim, %gap, %child_up_after, children, %lasted, ended,
             "the term is over"
         );
+    }
+}
+
+impl Term {
+    /// Milliseconds say nothing of a long term.
+    const fn lasted(&self, now: Moment) -> Duration {
+        let length = now.since(self.began);
+        match length.as_secs() {
+            0..10 => length,
+            seconds => Duration::from_secs(seconds),
+        }
     }
 }
 
@@ -141,10 +151,82 @@ fn ended(loss: Option<&Loss>, released: bool) -> String {
     }
 }
 
-/// Milliseconds say nothing of a long term.
-const fn rounded(length: Duration) -> Duration {
-    match length.as_secs() {
-        0..10 => length,
-        seconds => Duration::from_secs(seconds),
+#[cfg(test)]
+mod tests {
+    use soloist_core::ids::Token;
+    use soloist_core::orders::Orders;
+    use soloist_core::record::Record;
+
+    use super::*;
+
+    fn at(millis: u64) -> Moment {
+        Moment::since_boot(Duration::from_millis(millis))
+    }
+
+    fn elected(claim: Claim) -> Elected {
+        Elected {
+            term: soloist_core::ids::Term::new(2),
+            token: Token::new(7),
+            valid_until: Moment::NEVER,
+            claim,
+        }
+    }
+
+    fn named(name: &str) -> Option<Identity> {
+        Identity::try_new(name).ok()
+    }
+
+    /// The record at this version, with this holder.
+    fn seen(summary: &mut TermSummary, now: Moment, version: u64, holder: Option<&str>) {
+        let record = Record {
+            holder: holder.and_then(named),
+            duration_seconds: Some(15),
+            transitions: 1,
+            signature: None,
+            orders: Orders::default(),
+        };
+        summary.seen(now, &Snapshot::new(Version::new(version), Some(record)));
+    }
+
+    fn gap(summary: &TermSummary) -> Option<Duration> {
+        summary.term.as_ref().unwrap().gap
+    }
+
+    #[test]
+    fn the_gap_is_counted_from_the_last_change_by_another() {
+        let mut summary = TermSummary::new(named("me"));
+        seen(&mut summary, at(0), 1, Some("other"));
+        seen(&mut summary, at(100), 2, None);
+        // Seen once more, by a read: nothing has changed.
+        seen(&mut summary, at(105), 2, None);
+        // Our own write, which the watch tells before the answer comes.
+        seen(&mut summary, at(109), 3, Some("me"));
+        summary.elected(at(110), elected(Claim::Released));
+        assert_eq!(gap(&summary), Some(Duration::from_millis(10)));
+    }
+
+    #[test]
+    fn a_first_term_has_no_gap_that_is_known() {
+        let mut summary = TermSummary::new(named("me"));
+        summary.elected(at(5), elected(Claim::FirstSight));
+        assert_eq!(gap(&summary), None);
+        assert_eq!(Known(None).to_string(), "unknown");
+    }
+
+    #[test]
+    fn the_end_says_what_was_lost_and_what_became_of_the_lease() {
+        let taken = Loss::Taken(named("other").unwrap());
+        for (loss, released, words) in [
+            (Some(Loss::Resigned), true, "released"),
+            (Some(Loss::Resigned), false, "not released"),
+            (
+                Some(Loss::RenewDeadline),
+                true,
+                "lost (RenewDeadline), released",
+            ),
+            (Some(taken), false, "lost (taken by other), not released"),
+        ] {
+            assert_eq!(ended(loss.as_ref(), released), words);
+        }
     }
 }
