@@ -10,6 +10,7 @@ use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
 use tracing::{debug, info};
 
 use super::api::{Asking, Refusal, Rule};
@@ -18,6 +19,10 @@ use crate::own_pod::OwnPod;
 
 /// More than this do not wait to be sent.
 const QUEUE: usize = 16;
+
+/// Whoever has just taken over or let go leaves the API server and the processors to those who start the child: an Event
+/// can wait longer than a handover takes.
+const AFTER_YOU: Duration = Duration::from_millis(100);
 
 const RULE: Rule = Rule {
     group: "events.k8s.io",
@@ -28,7 +33,7 @@ const RULE: Rule = Rule {
 /// Where Events go.
 #[derive(Debug)]
 pub(super) struct Events {
-    queue: mpsc::Sender<(Timestamp, Told)>,
+    queue: mpsc::Sender<Waiting>,
     worker: JoinHandle<()>,
     allowance: Allowance,
 }
@@ -60,7 +65,11 @@ impl Events {
             note.push_str(&format!(" ({left_out} more were left out before this)"));
         }
         // Nobody listens where Events are forbidden.
-        let _ = self.queue.try_send((Timestamp::now(), told));
+        let _ = self.queue.try_send(Waiting {
+            due: Instant::now() + AFTER_YOU,
+            at: Timestamp::now(),
+            told,
+        });
     }
 
     /// Waits until all is told.
@@ -115,6 +124,13 @@ impl Allowance {
     }
 }
 
+#[derive(Debug)]
+struct Waiting {
+    due: Instant,
+    at: Timestamp,
+    told: Told,
+}
+
 struct Writer {
     asking: Asking,
     pod: Option<OwnPod>,
@@ -125,8 +141,9 @@ struct Writer {
 }
 
 impl Writer {
-    async fn work(mut self, mut waiting: mpsc::Receiver<(Timestamp, Told)>) {
-        while let Some((at, told)) = waiting.recv().await {
+    async fn work(mut self, mut waiting: mpsc::Receiver<Waiting>) {
+        while let Some(Waiting { due, at, told }) = waiting.recv().await {
+            sleep_until(due).await;
             // It may have been deleted and made anew before a term.
             if self.lease_uid.is_none() || told.reason == "BecameLeader" {
                 self.lease_uid = self.find_lease().await;
