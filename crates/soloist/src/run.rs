@@ -209,7 +209,8 @@ impl Runner {
         let ending = self.ending.is_near(clock::now());
         self.trees.set_ending(ending);
         self.cluster.set_ending(ending);
-        self.observers.turn(&self.node, ending);
+        let processes = self.node.tree().and_then(|tree| self.trees.processes(tree));
+        self.observers.turn(&self.node, ending, processes);
     }
 
     fn signalled(&mut self, now: Moment, signal: Signalled) {
@@ -467,7 +468,7 @@ mod tests {
     async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Observers) {
         let limit = Duration::from_secs(2);
         let mut carrier = StoreCarrier::new(store.clone(), limit);
-        let (mut node, mut observers) = (node(), Observers::default());
+        let (mut node, mut observers) = (node(), Observers::new(None, None));
         let first = loop {
             if let Some(tree) = carry_out(&mut node, &mut carrier) {
                 break tree;

@@ -17,7 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
-use crate::listener::ListenAddress;
+use crate::listener::{ListenAddress, Timeouts};
 use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
@@ -132,6 +132,25 @@ impl TryFrom<RunArgs> for Settings {
 
 impl Settings {
     /// What follows from the settings, for the first line of the log.
+    /// For the listener.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        let Policy {
+            ladder,
+            timings,
+            on_loss,
+            ..
+        } = self.policy;
+        Timeouts {
+            grace: self.grace_period,
+            ladder,
+            timings,
+            loss_grace: match on_loss {
+                OnLoss::Strict => timings.loss_grace(),
+                OnLoss::Graceful => ladder.stop(),
+            },
+        }
+    }
+
     pub(crate) fn ladder_in_words(&self) -> String {
         let Policy {
             ladder, timings, ..

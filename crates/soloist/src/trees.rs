@@ -12,6 +12,7 @@ use soloist_process::{Signal, Supervisor};
 use tracing::{debug, info};
 
 use crate::child::{Child, Heard, Role};
+use crate::listener::Processes;
 use crate::settings::Settings;
 use crate::store::GuardNames;
 
@@ -96,6 +97,11 @@ impl Trees {
     /// The replica's name.
     pub(crate) const fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The child and its guard, once the child runs.
+    pub(crate) fn processes(&self, tree: TreeId) -> Option<Processes> {
+        self.children.get(&tree)?.processes()
     }
 
     /// Whether there is something to do that takes milliseconds, in which nothing else is done, and that can wait.

@@ -38,5 +38,7 @@ mod starting;
 mod status;
 mod stop;
 mod terminal;
+mod terms;
 mod up;
 mod variables;
+mod watch;
