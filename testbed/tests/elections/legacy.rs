@@ -1,25 +1,26 @@
 //! Locks on a ConfigMap and on an Endpoints, as client-go had them before there were Leases.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use k8s_openapi::NamespaceResourceScope;
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
 use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Resource as Kind};
 use serde_json::{Value, json};
 use soloist_elector::core::election::{Base, Purpose};
-use soloist_elector::kubernetes::{KubernetesStore, Options, PairStore, Resource};
-use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
+use soloist_elector::testing::{Disturb, Fixture, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::{ControlPlane, shared, skip};
 
-use crate::harness::{LEASE, Plane, SUITE, USER, elector, lead, quick};
+use crate::disturb::disturb;
+use crate::harness::{ADMIN, LEASE, Plane, SUITE, USER, elector, lead, quick};
 
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-trait Object:
+pub(crate) trait Object:
     Kind<Scope = NamespaceResourceScope, DynamicType = ()>
     + Clone
     + Debug
@@ -40,18 +41,18 @@ impl Object for Endpoints {
 }
 
 /// A namespace with one such object in it.
-struct Legacy<K: Object> {
-    plane: Plane,
-    namespace: String,
+pub(crate) struct Legacy<K: Object> {
+    pub(crate) plane: Plane,
+    pub(crate) namespace: String,
     admin: Api<K>,
 }
 
 impl<K: Object> Legacy<K> {
-    async fn shared() -> Option<Self> {
+    pub(crate) async fn shared() -> Option<Self> {
         Some(Self::on(Plane::Shared(shared(SUITE).await?)).await)
     }
 
-    async fn own() -> Option<Self> {
+    pub(crate) async fn own() -> Option<Self> {
         if skip(SUITE) {
             return None;
         }
@@ -69,7 +70,7 @@ impl<K: Object> Legacy<K> {
         }
     }
 
-    async fn connect(&self, kubeconfig: std::path::PathBuf) -> KubernetesStore {
+    async fn connect(&self, kubeconfig: PathBuf) -> KubernetesStore {
         let options = Options::lease(LEASE)
             .resource(K::RESOURCE)
             .namespace(&self.namespace)
@@ -78,7 +79,7 @@ impl<K: Object> Legacy<K> {
     }
 
     /// client-go's record.
-    async fn record(&self) -> Value {
+    pub(crate) async fn record(&self) -> Value {
         let object = self.admin.get(LEASE).await.unwrap();
         serde_json::from_str(&object.annotations()[LEADER]).unwrap()
     }
@@ -127,6 +128,22 @@ impl<K: Object> Fixture for Legacy<K> {
     async fn set_back(&self) {
         self.plane.set_etcd_back().await.unwrap();
     }
+
+    async fn disturbed(&self) -> Result<(KubernetesStore, Disturb), &'static str> {
+        let link = self.plane.link().unwrap();
+        let kubeconfig = self.plane.kubeconfig(ADMIN, Some(&link)).unwrap();
+        Ok((self.connect(kubeconfig).await, disturb(link)))
+    }
+
+    async fn without_rights(&self) -> Result<KubernetesStore, &'static str> {
+        let kubeconfig = self.plane.kubeconfig(USER, None).unwrap();
+        Ok(self.connect(kubeconfig).await)
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        self.plane.compact_etcd().await.unwrap();
+        Ok(())
+    }
 }
 
 mod configmap {
@@ -138,95 +155,6 @@ mod endpoints {
     use super::{Endpoints, Legacy};
     soloist_elector::conformance_tests!(Legacy::<Endpoints>::shared().await, set_back: Legacy::<Endpoints>::own().await);
 }
-
-/// The same beside a Lease.
-struct Both<K: Object> {
-    legacy: Legacy<K>,
-    lease: Api<Lease>,
-}
-
-impl<K: Object> Both<K> {
-    async fn with(legacy: Option<Legacy<K>>) -> Option<Self> {
-        let legacy = legacy?;
-        let client = legacy.plane.admin_client().await.unwrap();
-        Some(Self {
-            lease: Api::namespaced(client, &legacy.namespace),
-            legacy,
-        })
-    }
-
-    async fn shared() -> Option<Self> {
-        Self::with(Legacy::shared().await).await
-    }
-
-    async fn own() -> Option<Self> {
-        Self::with(Legacy::own().await).await
-    }
-}
-
-impl<K: Object> Fixture for Both<K> {
-    type Store = PairStore;
-
-    fn store(&self) -> PairStore {
-        let options = Options::lease(LEASE)
-            .resource(K::RESOURCE)
-            .namespace(&self.legacy.namespace)
-            .kubeconfig(self.legacy.plane.admin_kubeconfig().unwrap());
-        let connect = async { PairStore::connect(options).await.unwrap() };
-        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(connect))
-    }
-
-    async fn delete(&self) {
-        self.legacy.delete().await;
-        let params = DeleteParams::default();
-        self.lease.delete(LEASE, &params).await.unwrap();
-    }
-
-    async fn set_holder(&self, holder: Option<&str>) {
-        self.legacy.set_holder(holder).await;
-        let patch = json!({"spec": {"holderIdentity": holder.unwrap_or_default()}});
-        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
-        self.lease.patch(LEASE, &params, &patch).await.unwrap();
-    }
-
-    async fn back_up(&self) {
-        self.legacy.back_up().await;
-    }
-
-    async fn set_back(&self) {
-        self.legacy.set_back().await;
-    }
-}
-
-/// All but that every change is one: an edit or a deletion of both by hand is two.
-macro_rules! pair_conformance {
-    ($($module:ident: $kind:ident),*) => { $(
-        mod $module {
-            use super::{Both, $kind};
-            soloist_elector::conformance_tests!(
-                Both::<$kind>::own().await;
-                a_store_that_was_set_back_can_be_written_again,
-            );
-            soloist_elector::conformance_tests!(
-                Both::<$kind>::shared().await;
-                absence_has_a_version,
-                creates_only_what_is_absent,
-                one_of_thirty_creators_wins,
-                one_of_thirty_writers_wins,
-                a_stale_write_loses,
-                a_write_over_an_unseen_edit_loses,
-                the_version_grows_across_deletion,
-                a_record_survives_being_written_and_read,
-                a_release_is_read_as_one,
-                an_order_leaves_the_record_as_it_is,
-                the_watch_never_skips,
-                thirty_watches_see_a_release,
-            );
-        }
-    )* };
-}
-
-pair_conformance! { configmap_and_lease: ConfigMap, endpoints_and_lease: Endpoints }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_record_is_written_as_client_go_reads_it() {

@@ -123,3 +123,37 @@ impl Announcer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use soloist_elector::clock;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_whose_pods_end_is_near_is_shown_as_none_until_that_was_a_false_alarm() {
+        let identity = Identity::try_new("a").unwrap();
+        let mut announcer = Announcer::start(None, &identity, true);
+        let (label, wishes) = RoleLabel::unheard();
+        announcer.role = Some(label);
+        let shown = || *wishes.borrow();
+        let state = |from, to| Notice::State { from, to };
+        let (before, leads) = (StateName::PreLeader, StateName::Leader);
+        announcer.notice(clock::now(), &state(before, leads), false);
+        assert_eq!(shown(), (2, Role::Leader));
+        for _ in 0..3 {
+            announcer.set_ending(true);
+        }
+        assert_eq!(shown(), (3, Role::Standby), "said once");
+        announcer.set_ending(false);
+        assert_eq!(shown(), (4, Role::Leader));
+        announcer.set_ending(true);
+        announcer.notice(clock::now(), &state(leads, before), false);
+        announcer.notice(clock::now(), &state(before, leads), false);
+        assert_eq!(
+            shown(),
+            (5, Role::Standby),
+            "the next child is no end's either"
+        );
+    }
+}
