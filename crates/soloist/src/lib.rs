@@ -39,9 +39,12 @@ mod start;
 mod status_line;
 mod store;
 mod switch;
+mod term_summary;
+mod termination_message;
 mod trees;
 mod trial;
 mod version;
+mod web_page;
 mod workload_labels;
 
 use std::fmt::Display;

@@ -17,7 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
-use crate::listener::ListenAddress;
+use crate::listener::{ListenAddress, Timeouts};
 use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
@@ -57,13 +57,14 @@ impl TryFrom<RunArgs> for Settings {
             refuse_what_needs_a_lease(&args.timings, &args.health, args.wait.is_some())?;
         }
         ensure!(
-            !args.pod.label_role || matches!(store, StoreChoice::Kubernetes(_)),
+            !args.pod.label_role
+                || matches!(store, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_)),
             "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
         );
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
-            (None, StoreChoice::Kubernetes(_)) => {
+            (None, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_)) => {
                 return Err(needs_a_name(
                     "Kubernetes",
                     "in the namespace",
@@ -84,7 +85,7 @@ impl TryFrom<RunArgs> for Settings {
             StoreChoice::File(Some(path)) => Location::File(path),
             StoreChoice::File(None) => Location::File(default_path(&name)?),
             StoreChoice::Etcd(address) => Location::Etcd(args.etcd.lease(&address, &name)),
-            StoreChoice::Kubernetes(resource) => {
+            StoreChoice::Kubernetes(resource) | StoreChoice::Pair(resource) => {
                 let mut options = Options::lease(&name).resource(resource);
                 if let Some(namespace) = args.namespace {
                     options = options.namespace(namespace);
@@ -95,7 +96,10 @@ impl TryFrom<RunArgs> for Settings {
                 if let Some(context) = args.context {
                     options = options.context(context);
                 }
-                Location::Kubernetes(options)
+                match store {
+                    StoreChoice::Pair(_) => Location::Pair(options),
+                    _ => Location::Kubernetes(options),
+                }
             }
             StoreChoice::None => Location::Nowhere,
         };
@@ -128,6 +132,25 @@ impl TryFrom<RunArgs> for Settings {
 
 impl Settings {
     /// What follows from the settings, for the first line of the log.
+    /// For the listener.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        let Policy {
+            ladder,
+            timings,
+            on_loss,
+            ..
+        } = self.policy;
+        Timeouts {
+            grace: self.grace_period,
+            ladder,
+            timings,
+            loss_grace: match on_loss {
+                OnLoss::Strict => timings.loss_grace(),
+                OnLoss::Graceful => ladder.stop(),
+            },
+        }
+    }
+
     pub(crate) fn ladder_in_words(&self) -> String {
         let Policy {
             ladder, timings, ..

@@ -105,7 +105,7 @@ impl DoctorArgs {
             StoreChoice::Kubernetes(Resource::Lease) => {
                 self.kubernetes(&timings, &mut report).await?;
             }
-            StoreChoice::Kubernetes(legacy) => bail!(
+            StoreChoice::Kubernetes(legacy) | StoreChoice::Pair(legacy) => bail!(
                 "only Leases are looked at, not locks on {}: move to a Lease (docs/kubernetes.md)",
                 legacy.kind()
             ),

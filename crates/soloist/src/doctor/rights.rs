@@ -96,7 +96,7 @@ struct Extra {
     verbs: &'static [&'static str],
 }
 
-const EXTRAS: [Extra; 4] = [
+const EXTRAS: [Extra; 5] = [
     Extra {
         gives: "Events tell who leads and why it stopped",
         group: "events.k8s.io",
@@ -108,6 +108,12 @@ const EXTRAS: [Extra; 4] = [
         group: "",
         resource: "pods",
         verbs: &["get", "list"],
+    },
+    Extra {
+        gives: "a leader whose container has ended is succeeded at once, without waiting for its lease",
+        group: "",
+        resource: "pods",
+        verbs: &["watch"],
     },
     Extra {
         gives: "the heir is right after a rollback, too",

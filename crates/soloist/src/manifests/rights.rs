@@ -40,10 +40,11 @@ const EXTRA: &str = "\
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-# A leader whose Pod is told to end names an heir that is ready and of the newest revision. Nobody knows the names of such Pods before.
+# A leader whose Pod is told to end names an heir that is ready and of the newest revision, and one whose container has ended is
+# succeeded at once (watch). Nobody knows the names of such Pods before.
 - apiGroups: [\"\"]
   resources: [pods]
-  verbs: [get, list]
+  verbs: [get, list, watch]
 - apiGroups: [apps]
   resources: [replicasets, statefulsets]
   verbs: [get, list]

@@ -150,6 +150,7 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             "names an heir that stays",
             r#"["pods"], verbs: [get, list]"#,
         ),
+        ("is succeeded at once", r#"["pods"], verbs: [watch]"#),
         ("--label-role", r#"["pods"], verbs: [patch]"#),
     ] {
         let line = found.text.lines().find(|line| line.contains(gives));
