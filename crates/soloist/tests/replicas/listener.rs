@@ -69,6 +69,12 @@ fn the_status_is_json_with_a_version() {
         ("/store_answers", true.into()),
         ("/child/state", "up".into()),
         ("/child/restarts", 0.into()),
+        ("/child/pid", start.pid.into()),
+        ("/child/ready", true.into()),
+        ("/child/health", "not_checked".into()),
+        ("/child/failed_checks", 0.into()),
+        ("/ladder/grace_seconds", 30.0.into()),
+        ("/ladder/stop_seconds", 25.0.into()),
         ("/lease/term", start.term.into()),
         ("/lease/token", start.token.to_string().into()),
     ] {
@@ -81,6 +87,7 @@ fn the_status_is_json_with_a_version() {
     assert_eq!(status["leader"], "r0");
     assert_eq!(status["lease"], Value::Null);
     assert_eq!(status["child"]["state"], "none");
+    assert_eq!(status["child"]["pid"], Value::Null);
 }
 
 /// The names of all fields, with those that they are in.
