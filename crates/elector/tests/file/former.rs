@@ -76,6 +76,7 @@ async fn a_former_versions_lease_goes_on_at_its_version_and_no_former_version_co
         .read(true)
         .write(true)
         .create(true)
+        .truncate(false)
         .open(lock(&fixture));
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::IsADirectory);
 }
