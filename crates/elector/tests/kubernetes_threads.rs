@@ -50,10 +50,6 @@ async fn helper_process() {
     let Some(kubeconfig) = env::var_os(KUBECONFIG) else {
         return;
     };
-    let options = Options::lease("demo")
-        .namespace("shop")
-        .kubeconfig(kubeconfig);
-    let store = KubernetesStore::connect(options).await.unwrap();
     let one = Some(1);
     let limit = Rlimit {
         current: one,
@@ -62,6 +58,10 @@ async fn helper_process() {
     setrlimit(Resource::Nproc, limit).unwrap();
     let another = std::thread::Builder::new().spawn(|| {});
     assert!(another.is_err(), "there must be no room for a thread");
+    let options = Options::lease("demo")
+        .namespace("shop")
+        .kubeconfig(kubeconfig);
+    let store = KubernetesStore::connect(options).await.unwrap();
     let read = in_time(store.read()).await;
     assert!(matches!(read, Err(StoreError::Unavailable(_))), "{read:?}");
     println!("it was asked");
