@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
 use soloist_elector::core::election::{Base, Purpose};
 use soloist_elector::file::FileStore;
@@ -13,7 +14,7 @@ use soloist_elector::{LeaseStore, StoreError, clock};
 
 use crate::common::File;
 use crate::common::election::name;
-use crate::{create, refusal};
+use crate::{create, fingerprint, refusal};
 
 #[tokio::test]
 async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
@@ -58,45 +59,56 @@ async fn files_are_private_and_the_folder_is_made_private() {
     assert_eq!(names.len(), 2, "{names:?}");
 }
 
+/// As a writer that is stopped or dies when it has moved the head: its draft is not the record yet.
+fn move_head(fixture: &File, holder: &str) {
+    let versions = fixture.0.path().join("lease.lock");
+    let head = only_name(&versions);
+    let parts: Vec<_> = head.split('.').collect();
+    let [serial, version] = [1, 2].map(|part| parts[part].parse::<u64>().unwrap() + 1);
+    let record = fs::read_to_string(fixture.path()).unwrap();
+    let record = record.replace("\"a\"", &format!("\"{holder}\""));
+    let fingerprint = fingerprint(&record);
+    fs::write(versions.join(format!("draft.{serial}.{NONCE}")), record).unwrap();
+    let moved = format!("head.{serial}.{version}.{fingerprint:016x}.{NONCE}");
+    fs::rename(versions.join(head), versions.join(moved)).unwrap();
+}
+
+const NONCE: &str = "00000000000000ab";
+
 #[tokio::test]
 async fn what_a_crash_leaves_behind_does_no_harm() {
     let fixture = File::new();
     let store = fixture.store();
     assert_eq!(store.read().await.unwrap().record, None);
-    let versions = fixture.0.path().join("lease.lock");
-    let serial = |folder: &Path| {
-        let name = only_name(folder);
-        let serial = name.split('.').nth(1).unwrap();
-        serial.parse::<u64>().unwrap()
-    };
-    let draft = |serial: u64| versions.join(format!("draft.{serial}.00000000000000ab"));
-    // Died before it moved the head: its draft goes when the head has moved.
-    fs::write(draft(serial(&versions) + 1), "half a lea").unwrap();
+    // Died before it moved the head.
+    let draft = fixture.0.path().join("lease.lock/draft.1.00000000000000cd");
+    fs::write(&draft, "half a lea").unwrap();
     let first = create(&store).await;
     let found = store.read().await.unwrap();
-    assert_eq!(
-        (found.version, found.record),
-        (first, Some(held_by("a", 1, 1)))
-    );
-    let head = only_name(&versions);
-    // Died after that: whoever looks next makes its draft the record.
-    let moved = format!(
-        "head.{}.{}.{:016x}.00000000000000ab",
-        serial(&versions) + 1,
-        first.get() + 1,
-        7
-    );
-    let record = fs::read_to_string(fixture.path()).unwrap();
-    fs::write(
-        draft(serial(&versions) + 1),
-        record.replace("\"a\"", "\"b\""),
-    )
-    .unwrap();
-    fs::rename(versions.join(head), versions.join(moved)).unwrap();
+    let expected = (first, Some(held_by("a", 1, 1)));
+    assert_eq!((found.version, found.record), expected);
+    assert!(!draft.exists());
+    // Died after it had moved the head: whoever looks next makes its draft the record.
+    move_head(&fixture, "b");
     let found = fixture.store().read().await.unwrap();
     assert_eq!(found.record.unwrap().holder, Some(name("b")));
-    assert!(found.version > first);
-    only_name(&versions);
+    assert_eq!(found.version.get(), first.get() + 1);
+    only_name(&fixture.0.path().join("lease.lock"));
+}
+
+#[tokio::test]
+async fn a_watch_shows_a_write_whose_writer_was_stopped_before_the_record_was_replaced() {
+    let fixture = File::new();
+    let store = fixture.store();
+    let first = create(&store).await;
+    let mut changes = Box::pin(store.watch(first));
+    // It has looked, and waits.
+    assert!(changes.next().now_or_never().is_none());
+    let wait = tokio::time::timeout(Duration::from_millis(20), changes.next());
+    assert!(wait.await.is_err());
+    move_head(&fixture, "b");
+    let seen = in_time(changes.next()).await.unwrap().unwrap();
+    assert_eq!(seen.record.unwrap().holder, Some(name("b")));
 }
 
 fn only_name(folder: &Path) -> String {

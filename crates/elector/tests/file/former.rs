@@ -11,7 +11,7 @@ use soloist_elector::testing::{Fixture, in_time};
 
 use crate::common::File;
 use crate::common::election::name;
-use crate::{chown, refusal};
+use crate::{chown, fingerprint, refusal};
 
 #[tokio::test]
 async fn a_lock_file_of_somebody_else_is_refused_and_left_as_it_is() {
@@ -45,11 +45,7 @@ fn former() -> File {
     let record =
         "{\n  \"format\": \"soloist-lease\",\n  \"formatVersion\": 1,\n  \"holder\": \"old\"\n}\n";
     fs::write(fixture.path(), record).unwrap();
-    let fingerprint = record
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-        });
+    let fingerprint = fingerprint(record);
     let counter = format!(
         "soloist lease counter, do not edit\nversion {VERSION:020}\nrecord {fingerprint:016x}\n"
     );
@@ -80,6 +76,7 @@ async fn a_former_versions_lease_goes_on_at_its_version_and_no_former_version_co
         .read(true)
         .write(true)
         .create(true)
+        .truncate(false)
         .open(lock(&fixture));
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::IsADirectory);
 }

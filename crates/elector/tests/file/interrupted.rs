@@ -22,9 +22,17 @@ use crate::helper::{Helper, Task};
 use crate::skipped::skipped;
 
 /// All that a write does to the files, and where it looks at them.
-const STEPS: &str = "openat,getdents64,fsync,mkdirat,renameat,renameat2,unlinkat";
+const STEPS: [&str; 7] = [
+    "openat",
+    "getdents64",
+    "newfstatat",
+    "fsync",
+    "mkdirat",
+    "renameat",
+    "unlinkat",
+];
 
-/// strace at a helper. Sends it a signal when one of its threads has made so many of these system calls.
+/// strace at a helper. Sends it a signal when one of its threads has made this system call so often.
 struct Interrupter {
     strace: Child,
     lines: Lines<BufReader<ChildStderr>>,
@@ -32,14 +40,11 @@ struct Interrupter {
 
 impl Interrupter {
     /// `None`, said aloud, where it cannot be had.
-    fn attach(helper: &Helper, calls: &str, signal: &str, after: u32) -> Option<Self> {
+    fn attach(helper: &Helper, call: &str, signal: &str, nth: u32) -> Option<Self> {
         let mut strace = Command::new("strace");
         strace.args(["-f", "-p", &helper.pid().to_string()]);
-        strace.args(["-e", &format!("trace={calls},write")]);
-        strace.args([
-            "-e",
-            &format!("inject={calls}:signal={signal}:when={after}"),
-        ]);
+        strace.args(["-e", &format!("trace={call},write")]);
+        strace.args(["-e", &format!("inject={call}:signal={signal}:when={nth}")]);
         strace.stdin(Stdio::null()).stderr(Stdio::piped());
         let Ok(mut strace) = strace.spawn() else {
             skipped("there is no strace");
@@ -97,12 +102,12 @@ async fn thaw(helper: &Helper) {
 }
 
 /// The record, the folder of its head, and the head: nothing else is left.
-fn assert_tidy(fixture: &File, when: &str) {
+fn assert_tidy(fixture: &File, step: Step) {
     let found = names(fixture.0.path());
     let wanted = ["lease", "lease.lock"].map(OsString::from);
-    assert_eq!(found, BTreeSet::from(wanted), "{when}");
+    assert_eq!(found, BTreeSet::from(wanted), "{step:?}");
     let heads = names(&fixture.0.path().join("lease.lock"));
-    assert_eq!(heads.len(), 1, "{when}: {heads:?}");
+    assert_eq!(heads.len(), 1, "{step:?}: {heads:?}");
 }
 
 /// Reads and writes, as if nobody else were there.
@@ -117,81 +122,100 @@ async fn write_beside(store: &FileStore) -> (Version, Version) {
     (found.version, written.unwrap())
 }
 
-#[tokio::test]
-async fn a_writer_that_is_stopped_at_any_step_keeps_nobody_out_and_wins_nothing_twice() {
+/// A write that is interrupted when it makes this system call for this time.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    call: &'static str,
+    nth: u32,
+    /// There is a lease already.
+    begun: bool,
+}
+
+impl Step {
+    /// A writer with its interrupter; `None`, said aloud, where there can be none.
+    async fn prepare(self, signal: &str) -> Option<(File, Version, Helper, Interrupter)> {
+        let fixture = File::new();
+        let before = match self.begun {
+            true => create(&fixture.store()).await,
+            false => Version::new(0),
+        };
+        let helper = Helper::start(&fixture, Task::WriteOnce).wait_for("ready");
+        let attached = Interrupter::attach(&helper, self.call, signal, self.nth)?;
+        Some((fixture, before, helper, attached))
+    }
+}
+
+/// Tries every step of a write until there are no more; `try_step` says whether there was this one.
+async fn at_every_step(try_step: impl AsyncFn(Step) -> Option<bool>) {
     for begun in [false, true] {
-        let mut steps = 0;
-        loop {
-            let fixture = File::new();
-            let store = fixture.store();
-            if begun {
-                create(&store).await;
-            }
-            let mut helper = Helper::start(&fixture, Task::WriteOnce).wait_for("ready");
-            let attached = Interrupter::attach(&helper, STEPS, "SIGSTOP", steps + 1);
-            let Some(strace) = attached else { return };
-            helper.go_on();
-            if !strace.has_stopped() {
-                break;
-            }
-            steps += 1;
-            let when = format!("at step {steps}, begun {begun}");
-            let (base, written) = write_beside(&store).await;
-            assert!(written > base, "{when}");
-            thaw(&helper).await;
-            let outcome = helper.outcome().unwrap();
-            let found = in_time(store.read()).await.unwrap();
-            let holder = found.record.unwrap().holder;
-            match outcome.parse().map(Version::new) {
-                // Either it had landed before, and was seen, or it came after.
-                Ok(theirs) if theirs < written => {
-                    assert_eq!((theirs, found.version), (base, written), "{when}");
-                    assert_eq!(holder, Some(name("b")), "{when}");
-                }
-                Ok(theirs) => {
-                    assert!(theirs > written, "{when}: both have won {theirs}");
-                    assert_eq!((theirs, holder), (found.version, Some(name("helper"))));
-                }
-                Err(_) => {
-                    assert_eq!(outcome, "lost the race", "{when}");
-                    assert_eq!((found.version, holder), (written, Some(name("b"))));
+        let mut moves = 0;
+        for call in STEPS {
+            for nth in 1.. {
+                match try_step(Step { call, nth, begun }).await {
+                    Some(true) => moves += u32::from(call == "renameat"),
+                    Some(false) => break,
+                    None => return,
                 }
             }
-            assert_tidy(&fixture, &when);
         }
-        assert!(steps > 15, "only {steps} steps were tried");
+        // The head's, and the draft's.
+        assert!(moves >= 2, "only {moves} renames, begun {begun}");
     }
 }
 
 #[tokio::test]
-async fn a_writer_that_is_killed_at_any_step_leaves_a_whole_lease_and_nothing_else() {
-    for begun in [false, true] {
-        let mut steps = 0;
-        loop {
-            let fixture = File::new();
-            let store = fixture.store();
-            let before = match begun {
-                true => create(&store).await,
-                false => Version::new(0),
-            };
-            let mut helper = Helper::start(&fixture, Task::WriteOnce).wait_for("ready");
-            let attached = Interrupter::attach(&helper, STEPS, "SIGKILL", steps + 1);
-            let Some(_strace) = attached else { return };
-            helper.go_on();
-            if helper.outcome().is_some() {
-                break;
-            }
-            steps += 1;
-            let when = format!("at step {steps}, begun {begun}");
-            let (base, written) = write_beside(&store).await;
-            assert!(before <= base && base < written, "{when}");
-            let found = in_time(fixture.store().read()).await.unwrap();
-            let expected = (written, Some(held_by("b", 3, 1)));
-            assert_eq!((found.version, found.record), expected, "{when}");
-            assert_tidy(&fixture, &when);
+async fn a_writer_that_is_stopped_at_any_step_keeps_nobody_out_and_wins_nothing_twice() {
+    at_every_step(async |step| {
+        let (fixture, _, mut helper, strace) = step.prepare("SIGSTOP").await?;
+        let store = fixture.store();
+        helper.go_on();
+        if !strace.has_stopped() {
+            return Some(false);
         }
-        assert!(steps > 15, "only {steps} steps were tried");
-    }
+        let (base, written) = write_beside(&store).await;
+        assert!(written > base, "{step:?}");
+        thaw(&helper).await;
+        let outcome = helper.outcome().unwrap();
+        let found = in_time(store.read()).await.unwrap();
+        let found = (found.version, found.record.unwrap().holder);
+        let (ours, theirs) = (Some(name("b")), Some(name("helper")));
+        match outcome.parse().map(Version::new) {
+            // Either it had landed before, and was seen, or it came after.
+            Ok(version) if version < written => {
+                assert_eq!((version, found), (base, (written, ours)), "{step:?}");
+            }
+            Ok(version) => {
+                assert!(version > written, "{step:?}: both have won {version}");
+                assert_eq!(found, (version, theirs), "{step:?}");
+            }
+            Err(_) => {
+                assert_eq!(outcome, "lost the race", "{step:?}");
+                assert_eq!(found, (written, ours), "{step:?}");
+            }
+        }
+        assert_tidy(&fixture, step);
+        Some(true)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_writer_that_is_killed_at_any_step_leaves_a_whole_lease_and_nothing_else() {
+    at_every_step(async |step| {
+        let (fixture, before, mut helper, _strace) = step.prepare("SIGKILL").await?;
+        helper.go_on();
+        if helper.outcome().is_some() {
+            return Some(false);
+        }
+        let (base, written) = write_beside(&fixture.store()).await;
+        assert!(before <= base && base < written, "{step:?}");
+        let found = in_time(fixture.store().read()).await.unwrap();
+        let expected = (written, Some(held_by("b", 3, 1)));
+        assert_eq!((found.version, found.record), expected, "{step:?}");
+        assert_tidy(&fixture, step);
+        Some(true)
+    })
+    .await;
 }
 
 /// In the middle of a renewal: with a draft, with the head moved, with the record replaced.

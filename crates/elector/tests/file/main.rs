@@ -44,3 +44,10 @@ pub(crate) fn chown(path: &Path, user: u32) -> bool {
     }
     given.is_ok()
 }
+
+/// Of a record, as the files have it (FNV-1a).
+pub(crate) fn fingerprint(record: &str) -> u64 {
+    record.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}

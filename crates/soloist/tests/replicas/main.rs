@@ -15,6 +15,7 @@ mod hardened;
 mod harness;
 mod held_lease;
 mod http;
+mod interrupted;
 mod leaving;
 mod listener;
 mod listener_limits;
