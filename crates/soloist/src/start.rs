@@ -60,7 +60,7 @@ pub(crate) async fn run(
         identity: identity.clone(),
         store: store.to_string(),
         elects: !store.is_nowhere(),
-        lease: settings.policy.timings.lease().get(),
+        timeouts: settings.timeouts(),
         started: clock::now(),
     };
     let publisher = match listener {
@@ -103,9 +103,10 @@ pub(crate) async fn run(
         Some(_) => Node::new(clock::now(), config, settings.policy),
         None => Node::unopposed(clock::now(), settings.policy),
     };
+    let candidate = carrier.is_some().then(|| identity.clone());
     let trees = Trees::new(supervisor, identity, connected.guard_names);
     let inputs = Inputs { signals, control };
-    let observers = Observers::new(carrier.is_some(), publisher);
+    let observers = Observers::new(candidate, publisher);
     let runner = Runner::new(settings, node, carrier, trees, inputs, cluster, observers);
     runner.waits_until(wait_until).run().await
 }

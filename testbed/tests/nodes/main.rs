@@ -15,6 +15,7 @@ mod leftovers;
 mod load;
 mod refusals;
 mod rollouts;
+mod serving;
 mod switches;
 mod token;
 mod tools;

@@ -16,6 +16,7 @@ mod holder;
 mod names;
 mod object;
 mod options;
+mod pair;
 mod plugin;
 mod pods;
 mod resource;
@@ -47,6 +48,7 @@ use holder::Observer;
 
 pub use names::NameError;
 pub use options::Options;
+pub use pair::PairStore;
 pub use pods::termination_message;
 pub use resource::Resource;
 pub use source::ConnectError;
@@ -212,6 +214,18 @@ impl Inner {
     }
 
     async fn list(&self) -> Result<Snapshot, StoreError> {
+        let (item, cluster) = self.list_object().await?;
+        let found = match item {
+            None => Ok(Snapshot::new(cluster, None)),
+            Some(item) => self.remember(item),
+        };
+        let found = found.map_err(|reason| self.asked("list").not_understood(&reason))?;
+        self.seen().was_read(found.version, cluster);
+        Ok(found)
+    }
+
+    /// The object, if there is one, as of a version of the whole store.
+    async fn list_object(&self) -> Result<(Option<Value>, Version), StoreError> {
         let asked = self.asked("list");
         let request = self
             .requests
@@ -221,25 +235,16 @@ impl Inner {
         let client = client.map_err(|error| asked.failed(&error))?;
         let list = client.request(request).await;
         let list: Value = list.map_err(|error| self.failed(asked, &error))?;
-        self.listed(&list)
-            .map_err(|reason| asked.not_understood(&reason))
-    }
-
-    fn listed(&self, list: &Value) -> Result<Snapshot, String> {
-        let cluster = object::version(list)?;
+        let cluster = object::version(&list).map_err(|reason| asked.not_understood(&reason))?;
         let items = list.get("items").and_then(Value::as_array);
-        let found = match items.map(Vec::as_slice) {
-            None | Some([]) => Snapshot::new(cluster, None),
-            Some([item, ..]) => {
-                let mut item = item.clone();
-                // The items of a list do not say what they are.
-                item["apiVersion"] = self.resource.api_version().into();
-                item["kind"] = self.resource.kind().into();
-                self.remember(item)?
-            }
-        };
-        self.seen().was_read(found.version, cluster);
-        Ok(found)
+        let item = items.and_then(|items| items.first()).map(|item| {
+            let mut item = item.clone();
+            // The items of a list do not say what they are.
+            item["apiVersion"] = self.resource.api_version().into();
+            item["kind"] = self.resource.kind().into();
+            item
+        });
+        Ok((item, cluster))
     }
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
@@ -307,10 +312,23 @@ impl Inner {
     }
 
     async fn send(&self, base: Base, new: &Value) -> Result<Version, StoreError> {
-        let asked = self.asked(match base {
+        let written = self.put(base, new).await?;
+        let written = self
+            .remember(written)
+            .map_err(|reason| self.asked_to_write(base).not_understood(&reason))?;
+        Ok(written.version)
+    }
+
+    fn asked_to_write(&self, base: Base) -> Asked<'_> {
+        self.asked(match base {
             Base::Absent => "create",
             Base::Version(_) => "update",
-        });
+        })
+    }
+
+    /// Writes the object, and says what it is now.
+    async fn put(&self, base: Base, new: &Value) -> Result<Value, StoreError> {
+        let asked = self.asked_to_write(base);
         let body = serde_json::to_vec(new)
             .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
         let params = PostParams {
@@ -325,11 +343,7 @@ impl Inner {
         let client = self.connection.client().await;
         let client = client.map_err(|error| asked.failed(&error))?;
         let written = client.request(request).await;
-        let written: Value = written.map_err(|error| self.failed(asked, &error))?;
-        let written = self
-            .remember(written)
-            .map_err(|reason| asked.not_understood(&reason))?;
-        Ok(written.version)
+        written.map_err(|error| self.failed(asked, &error))
     }
 }
 
