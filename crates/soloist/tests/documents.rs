@@ -182,7 +182,11 @@ fn the_log_has_the_lines_that_are_explained() {
     let lines: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
     assert!(lines.len() > 20);
     let mut sources = String::new();
-    for folder in ["crates/soloist/src", "crates/process/src"] {
+    for folder in [
+        "crates/soloist/src",
+        "crates/process/src",
+        "crates/elector/src",
+    ] {
         collect(&root().join(folder), &mut sources);
     }
     for line in lines {
