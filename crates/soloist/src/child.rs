@@ -149,6 +149,13 @@ impl Child {
         self.tree.signal(signal);
     }
 
+    /// Whether the Pod's end is near: who wants to know is told.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        if let Some(notify) = &mut self.notify {
+            notify.set_ending(ending);
+        }
+    }
+
     pub(crate) fn begin_checks(&mut self) {
         self.checks.begin();
     }

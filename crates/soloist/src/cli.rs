@@ -98,6 +98,15 @@ impl Cli {
         RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
+    /// What `prestop` would be told by these flags alone.
+    pub(crate) fn prestop_elsewhere<'a>(
+        line: impl IntoIterator<Item = &'a str>,
+    ) -> Result<PrestopArgs, clap::Error> {
+        let prestop = PrestopArgs::augment_args(clap::Command::new("soloist prestop"));
+        let prestop = prestop.mut_args(|arg| arg.env(Resettable::Reset));
+        PrestopArgs::from_arg_matches(&prestop.try_get_matches_from(line)?)
+    }
+
     /// A script that completes soloist's commands and flags in this shell.
     pub(crate) fn completions(shell: Shell) -> String {
         let mut script = Vec::new();
@@ -236,7 +245,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
     /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; or none: no election, every replica runs
-    /// the program; deprecated: configmap, endpoints [default: kubernetes in a Pod, file elsewhere]
+    /// the program; deprecated: configmap, endpoints, configmap+lease, endpoints+lease [default: kubernetes in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]

@@ -207,6 +207,8 @@ impl Runner {
 
     fn turn(&mut self) {
         let ending = self.ending.is_near(clock::now());
+        self.trees.set_ending(ending);
+        self.cluster.set_ending(ending);
         let processes = self.node.tree().and_then(|tree| self.trees.processes(tree));
         self.observers.turn(&self.node, ending, processes);
     }
@@ -244,8 +246,12 @@ impl Runner {
     fn asked(&mut self, now: Moment, asked: Asked) {
         let answer = match &asked.request {
             Request::Status => self.status(now),
-            Request::PrestopBegins => {
+            Request::PrestopBegins { max } => {
                 info!("preStop: the Pod's end is near");
+                let grace = self.settings.grace_period;
+                if let Some(max) = max.filter(|max| *max >= grace) {
+                    warn!(max = %Human(max), grace = %Human(grace), "the hook's --max is not less than the grace period: the kubelet would end both at once");
+                }
                 self.ending.prestop_begins(now);
                 let mut answer = protocol::done();
                 answer["listen_port"] = self.settings.listen.map(ListenAddress::port).into();

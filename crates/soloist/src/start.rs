@@ -20,12 +20,13 @@ use crate::in_cluster::InCluster;
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
+use crate::own_pod::OwnPod;
 use crate::run::{Inputs, Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
 use crate::socket_folder::clear_leftovers;
 use crate::trees::Trees;
-use crate::{notify, store};
+use crate::{notify, store, termination_message};
 
 /// Runs until it is told to stop; the exit code.
 pub(crate) async fn run(
@@ -88,6 +89,14 @@ pub(crate) async fn run(
             return Ok(waited_in_vain());
         }
     };
+    if let Some(store) = &connected.cluster {
+        if let Some(pod) = &config.pod {
+            termination_message::leave(pod, instance);
+        }
+        if let Some(pod) = OwnPod::find() {
+            store.believe_reported_deaths(instance, &pod.namespace);
+        }
+    }
     let cluster = InCluster::start(connected.cluster, identity.clone(), settings.label_role);
     let carrier = connected.carrier;
     let node = match &carrier {

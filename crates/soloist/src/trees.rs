@@ -28,6 +28,8 @@ pub(crate) struct Trees {
     remains: Vec<Child>,
     /// What has happened and was not fetched yet.
     events: VecDeque<(TreeId, TreeEvent)>,
+    /// The Pod's end is near.
+    ending: bool,
 }
 
 /// Nothing more will be heard of a tree that was not said to be empty.
@@ -44,6 +46,7 @@ impl Trees {
             to_prepare: None,
             remains: Vec::new(),
             events: VecDeque::new(),
+            ending: false,
         }
     }
 
@@ -117,8 +120,9 @@ impl Trees {
             return;
         };
         match Child::prepare(&self.supervisor, settings, &self.identity) {
-            Ok(child) => {
+            Ok(mut child) => {
                 debug!(process = child.guard_pid(), "a guard waits");
+                child.set_ending(self.ending);
                 self.children.insert(tree, child);
             }
             Err(failure) => self.fail(tree, failure),
@@ -129,6 +133,14 @@ impl Trees {
     pub(crate) fn signal(&self, tree: TreeId, signal: Signal) {
         if let Some(child) = self.children.get(&tree) {
             child.signal(signal);
+        }
+    }
+
+    /// Whether the Pod's end is near, for children that want to know.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        if std::mem::replace(&mut self.ending, ending) != ending {
+            let children = self.children.values_mut();
+            children.for_each(|child| child.set_ending(ending));
         }
     }
 

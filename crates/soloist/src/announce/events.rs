@@ -10,7 +10,7 @@ use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info};
 
 use super::api::{Asking, Refusal, Rule};
@@ -20,6 +20,12 @@ use crate::own_pod::OwnPod;
 /// More than this do not wait to be sent.
 const QUEUE: usize = 16;
 
+/// The pauses before an Event is tried again.
+const RETRIES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(15),
+];
 /// Whoever has just taken over or let go leaves the API server and the processors to those who start the child: an Event
 /// can wait longer than a handover takes.
 const AFTER_YOU: Duration = Duration::from_millis(100);
@@ -152,8 +158,8 @@ impl Writer {
                 let namespace = regarding["namespace"].as_str().unwrap_or_default();
                 let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
                 let event = self.event(at, &told, &regarding);
-                match self.asking.create(&path, &event).await {
-                    Ok(_) => {}
+                match self.write(&path, &event).await {
+                    Ok(()) => {}
                     Err(Refusal::Forbidden(message)) => {
                         info!(
                             "no Events are written, and nothing else changes. Who wants them adds a rule to the Role: {RULE} ({message})"
@@ -164,6 +170,18 @@ impl Writer {
                         debug!(reason = told.reason, %failure, "an Event is not written");
                     }
                 }
+            }
+        }
+    }
+
+    /// A lease is mostly lost because the API server does not answer, so that is told when it does again.
+    async fn write(&self, path: &str, event: &Value) -> Result<(), Refusal> {
+        let mut pauses = RETRIES.into_iter();
+        loop {
+            match (self.asking.create(path, event).await, pauses.next()) {
+                (Ok(_), _) => return Ok(()),
+                (Err(Refusal::Failed(_)), Some(pause)) => sleep(pause).await,
+                (Err(failure), _) => return Err(failure),
             }
         }
     }

@@ -52,7 +52,6 @@ const FLAGS: [&str; 11] = [
 /// What a replica that is asked to stop may take before it is killed; its child ends at once.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-const ACCESS_LIMIT: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// All processes of the demo: what a dead replica leaves comes to us, so that none is lost.
@@ -128,20 +127,6 @@ impl Replicas {
             bail!("soloist handover failed: {}", self.log("handover"));
         }
         Ok(())
-    }
-
-    /// Whoever is stopped during its access to the lease file keeps that locked. An access takes a moment.
-    pub(super) async fn lease_stays_locked(&self) -> anyhow::Result<bool> {
-        let file = File::open(self.folder.join(STORE).join(format!("{LEASE}.lock")))
-            .context("the lease file's lock")?;
-        let deadline = clock::now() + ACCESS_LIMIT;
-        while clock::now() < deadline {
-            if file.try_lock().is_ok() {
-                return Ok(false);
-            }
-            sleep(LOOK).await;
-        }
-        Ok(true)
     }
 
     /// What it does with the lease fails from now on.

@@ -101,7 +101,7 @@ impl Stage {
             Fault::Kill => send(self.replicas.pid(leader)?, Signal::KILL),
             Fault::HandOver => {}
             Fault::CrashChild => send(child, Signal::KILL),
-            Fault::Freeze => self.freeze(leader).await?,
+            Fault::Freeze => send(self.replicas.pid(leader)?, Signal::STOP),
             Fault::CutOff => self.replicas.cut_off(leader)?,
             Fault::KillGuard => send(guard_of(child)?, Signal::KILL),
             Fault::Stop => send(self.replicas.pid(leader)?, Signal::TERM),
@@ -125,21 +125,6 @@ impl Stage {
         self.settled().await?;
         self.evidence.attribute(Some(fault));
         self.tell(&format!("so far {}", self.evidence.proof().so_far()));
-        Ok(())
-    }
-
-    async fn freeze(&mut self, leader: &str) -> anyhow::Result<()> {
-        let pid = self.replicas.pid(leader)?;
-        send(pid, Signal::STOP);
-        while self.replicas.lease_stays_locked().await? {
-            self.tell(&format!(
-                "{leader} was frozen in the middle of a write and keeps the lease file locked, where everybody would wait for it: \
-                 thawed for a moment, and frozen again"
-            ));
-            send(pid, Signal::CONT);
-            sleep(LOOK).await;
-            send(pid, Signal::STOP);
-        }
         Ok(())
     }
 

@@ -92,14 +92,16 @@ impl Seen {
         let leader = record.holder.as_ref().map(Identity::to_string);
         // After a release the last holder's Pod still shows which workload it is.
         let last = record.signature.as_ref().map(|s| s.holder.to_string());
-        let replicas = match (lease, leader.as_ref().or(last.as_ref())) {
-            (Lease::Kubernetes(store), Some(one)) => {
+        let replicas = match (lease.cluster(), leader.as_ref().or(last.as_ref())) {
+            (Some(store), Some(one)) => {
                 let pods = pods::of_leader(store, one).await;
                 pods.map_err(|failure| format!("the Pods cannot be read: {failure}"))
             }
-            (Lease::Kubernetes(_), None) => Err("nobody has led yet".into()),
-            (Lease::Etcd(_), _) => Err("etcd does not tell who stands by".into()),
-            (Lease::File(_), _) => Err("a file does not tell who stands by".into()),
+            (Some(_), None) => Err("nobody has led yet".into()),
+            (None, _) if matches!(lease, Lease::Etcd(_)) => {
+                Err("etcd does not tell who stands by".into())
+            }
+            (None, _) => Err("a file does not tell who stands by".into()),
         };
         let pause = record.orders.pause.filter(|_| is_paused(record)).map(|p| {
             let kind = if p.stop {
