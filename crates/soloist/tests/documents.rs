@@ -114,6 +114,47 @@ fn leads_and_is_well(replica: &str, doctor: &str) {
     assert!(examined.status.success(), "{examined:?}");
 }
 
+/// What is not run is at least understood: the program reads all words up to its help.
+#[test]
+fn every_command_of_the_documents_has_flags_that_exist() {
+    let mut read = 0;
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let docs = docs.filter(|name| name.ends_with(".md"));
+    let mut pages: Vec<String> = docs.map(|name| format!("docs/{name}")).collect();
+    pages.extend(["README.md", "README.ja.md"].map(str::to_owned));
+    for page in pages {
+        for line in commands(&page) {
+            let Some(words) = words_of_soloist(&line) else {
+                continue;
+            };
+            read += 1;
+            let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
+                .args(&words)
+                .arg("--help")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{page}: {line}: {output:?}");
+        }
+    }
+    assert!(read > 15, "{read}");
+}
+
+/// What follows `soloist` in a command, without brackets around what may be left out, up to the program that is run.
+fn words_of_soloist(line: &str) -> Option<Vec<String>> {
+    let line = line.replace("cargo run -p soloist -- ", "soloist ");
+    let words = line
+        .split_whitespace()
+        .skip_while(|word| !["soloist", "target/debug/soloist"].contains(word));
+    let words = words
+        .skip(1)
+        .take_while(|word| !["--", "|", ">", "<", "#", "&&"].contains(word));
+    let words: Vec<String> = words
+        .map(|word| word.trim_matches(['[', ']', '`']).to_owned())
+        .collect();
+    (!words.is_empty()).then_some(words)
+}
+
 #[test]
 fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
     let summary = read("docs/SUMMARY.md");
