@@ -98,6 +98,15 @@ impl Cli {
         RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
+    /// What `prestop` would be told by these flags alone.
+    pub(crate) fn prestop_elsewhere<'a>(
+        line: impl IntoIterator<Item = &'a str>,
+    ) -> Result<PrestopArgs, clap::Error> {
+        let prestop = PrestopArgs::augment_args(clap::Command::new("soloist prestop"));
+        let prestop = prestop.mut_args(|arg| arg.env(Resettable::Reset));
+        PrestopArgs::from_arg_matches(&prestop.try_get_matches_from(line)?)
+    }
+
     /// A script that completes soloist's commands and flags in this shell.
     pub(crate) fn completions(shell: Shell) -> String {
         let mut script = Vec::new();
@@ -167,9 +176,9 @@ pub(crate) enum Command {
     /// Shows it on this machine: three replicas, what hurts them, and the proof that there was never a second child.
     ///
     /// Needs nothing but this program. The replicas share a lease in a private temporary folder, and their child consumes a feed of
-    /// numbered messages. The leader is killed, frozen, stopped or told to hand over, its child crashes, its guard is killed: by keys, or
-    /// with --headless by itself. The proof and the time without a child for each switch are counted from what the children wrote. Nothing is left
-    /// behind. Exit codes: 0 the proof holds; 1 it does not, or the demo failed; 2 bad flags, no terminal, no temporary folder.
+    /// numbered messages. The leader is killed, frozen, cut off, stopped or told to hand over, its child crashes, its guard is killed: by buttons on
+    /// a page (its address is the first line) and keys on the terminal, or with --headless by itself. The proof and the time without a child for each switch are counted from what the children wrote. Nothing is left
+    /// behind. Exit codes: 0 the proof holds; 1 it does not, or the demo failed; 2 bad flags, the port is taken, no temporary folder.
     Demo(DemoArgs),
     /// What the demo starts of this program.
     #[command(hide = true)]

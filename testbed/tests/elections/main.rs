@@ -9,6 +9,7 @@ mod client_go;
 mod conformance;
 mod control_plane;
 mod credentials;
+mod deaths;
 mod harness;
 mod in_a_pod;
 mod legacy;
@@ -17,4 +18,6 @@ mod objects;
 mod pair;
 mod refusals;
 mod requests;
+#[path = "../../../crates/process/tests/common/skipped.rs"]
+mod skipped;
 mod takeover;

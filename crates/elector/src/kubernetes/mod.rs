@@ -12,24 +12,28 @@
 
 mod connection;
 mod failure;
+mod holder;
 mod names;
 mod object;
 mod options;
 mod pair;
 mod plugin;
+mod pods;
 mod resource;
 mod retry_after;
 mod source;
 mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::Stream;
 use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::Value;
+use soloist_core::death::{Deaths, PodReport};
 use soloist_core::election::{Base, Purpose};
-use soloist_core::ids::Version;
+use soloist_core::ids::{InstanceId, Version};
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use tracing::warn;
@@ -40,10 +44,12 @@ use crate::seen::Seen;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 use connection::Connection;
 use failure::Asked;
+use holder::Observer;
 
 pub use names::NameError;
 pub use options::Options;
 pub use pair::PairStore;
+pub use pods::termination_message;
 pub use resource::Resource;
 pub use source::ConnectError;
 
@@ -65,6 +71,9 @@ struct Inner {
     /// The objects, with what is not ours in them.
     seen: Mutex<Seen<Value>>,
     complaints: Mutex<Repeats>,
+    /// Whoever looks for reported deaths.
+    observer: OnceLock<Observer>,
+    deaths: Mutex<Deaths>,
 }
 
 impl KubernetesStore {
@@ -129,6 +138,8 @@ impl KubernetesStore {
                 watch_seconds,
                 seen: Mutex::default(),
                 complaints: Mutex::default(),
+                observer: OnceLock::new(),
+                deaths: Mutex::new(Deaths::NONE),
             }),
         }
     }
@@ -149,6 +160,20 @@ impl KubernetesStore {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// From now on a holder is dead as soon as its kubelet reports the end of its container. The holders' Pods are in this
+    /// namespace, and are called as the holders; where they may not be watched, their leases are waited out. `instance` is who
+    /// asks: nobody waits for its own death.
+    ///
+    /// A report names a container by [`termination_message`].
+    pub fn believe_reported_deaths(&self, instance: InstanceId, namespace: &str) {
+        let namespace = namespace.to_owned();
+        let _ = self.inner.observer.set(Observer {
+            instance,
+            namespace,
+            was_refused: AtomicBool::new(false),
+        });
     }
 
     /// A client on the same cluster with the same credentials, for a program's other business. It
@@ -223,10 +248,24 @@ impl Inner {
     }
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
-        let snapshot = object::snapshot(self.resource, &item)?;
+        let mut snapshot = object::snapshot(self.resource, &item)?;
+        snapshot.holder_gone = self.is_proven_dead(&snapshot);
         self.complain_of_orders(&item);
         self.seen().remember(snapshot.version, item);
         Ok(snapshot)
+    }
+
+    fn is_proven_dead(&self, snapshot: &Snapshot) -> bool {
+        let deaths = self.deaths();
+        snapshot.record.as_ref().is_some_and(|r| deaths.prove(r))
+    }
+
+    fn note_deaths(&self, report: &PodReport) {
+        self.deaths().note(report);
+    }
+
+    fn deaths(&self) -> MutexGuard<'_, Deaths> {
+        self.deaths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn complain_of_orders(&self, item: &Value) {

@@ -12,6 +12,7 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::failure::chain;
+use super::holder::HolderWatch;
 use super::{Inner, object};
 use crate::clock::{self, Timer};
 use crate::store::{StoreError, WatchEnded};
@@ -25,22 +26,27 @@ const EARLY: Duration = Duration::from_secs(1);
 
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
 
-/// Every change after this version.
+/// Every change after this version; and a version once more if it has been proven since that its holder is dead.
 pub(super) fn changes(
     inner: Arc<Inner>,
     after: Version,
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-    let last = inner.seen().newest_known(after);
-    let remembering = Arc::clone(&inner);
-    objects(inner, after, last).map(move |change| match change? {
-        Change {
-            version,
-            object: None,
-        } => Ok(Snapshot::new(version, None)),
-        Change {
-            object: Some(object),
-            ..
-        } => remembering.remember(object).map_err(WatchEnded::broken),
+    let (as_of, known) = {
+        let seen = inner.seen();
+        (seen.newest_known(after), seen.at(after))
+    };
+    let known = known.and_then(|object| object::snapshot(inner.resource, &object).ok());
+    let mut holder = HolderWatch::new(Arc::clone(&inner));
+    holder.follow(known.as_ref().and_then(|known| known.record.as_ref()));
+    let following = Following {
+        changes: objects(Arc::clone(&inner), after, as_of).boxed(),
+        inner,
+        known,
+        holder,
+    };
+    stream::unfold(following, |mut following| async move {
+        let told = following.next().await?;
+        Some((told, following))
     })
 }
 
@@ -70,6 +76,47 @@ pub(super) fn objects(
             Err(ended) => Some((Err(ended), None)),
         }
     })
+}
+
+/// The lease, and the Pod of whoever holds it.
+struct Following {
+    inner: Arc<Inner>,
+    changes: Pin<Box<dyn Stream<Item = Result<Change, WatchEnded>> + Send>>,
+    /// The lease as we know it.
+    known: Option<Snapshot>,
+    holder: HolderWatch,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Result<Snapshot, WatchEnded>> {
+        loop {
+            tokio::select! {
+                change = self.changes.next() => return Some(change?.and_then(|change| self.take(change))),
+                report = self.holder.next() => {
+                    self.inner.note_deaths(&report);
+                    if let Some(gone) = self.newly_gone() {
+                        return Some(Ok(gone));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, change: Change) -> Result<Snapshot, WatchEnded> {
+        let snapshot = match change.object {
+            None => Snapshot::new(change.version, None),
+            Some(object) => self.inner.remember(object).map_err(WatchEnded::broken)?,
+        };
+        self.holder.follow(snapshot.record.as_ref());
+        self.known = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn newly_gone(&mut self) -> Option<Snapshot> {
+        let known = self.known.as_mut().filter(|known| !known.holder_gone)?;
+        known.holder_gone = self.inner.is_proven_dead(known);
+        known.holder_gone.then(|| known.clone())
+    }
 }
 
 impl Inner {

@@ -120,18 +120,22 @@ impl Fixture for File {
     }
 
     async fn back_up(&self) {
-        for name in ["lease", "lease.lock"] {
-            let backup = self.0.path().join(format!("{name}.backup"));
-            std::fs::copy(self.0.path().join(name), backup).unwrap();
+        let (from, to) = (self.0.path(), self.0.path().join("backup"));
+        std::fs::create_dir_all(to.join("lease.lock")).unwrap();
+        std::fs::copy(from.join("lease"), to.join("lease")).unwrap();
+        for file in std::fs::read_dir(from.join("lease.lock")).unwrap() {
+            let name = std::path::Path::new("lease.lock").join(file.unwrap().file_name());
+            std::fs::copy(from.join(&name), to.join(&name)).unwrap();
         }
     }
 
     async fn set_back(&self) {
-        // The lock file first, so that nobody sees the former record with the later count.
-        for name in ["lease.lock", "lease"] {
-            let backup = self.0.path().join(format!("{name}.backup"));
-            std::fs::rename(backup, self.0.path().join(name)).unwrap();
-        }
+        // The head first, and in one step, so that nobody sees the former record with the later head.
+        let (from, to) = (self.0.path().join("backup"), self.0.path());
+        let (saved, head) = (from.join("lease.lock"), to.join("lease.lock"));
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, saved, rustix::fs::CWD, head, exchange).unwrap();
+        std::fs::rename(from.join("lease"), to.join("lease")).unwrap();
     }
 
     async fn disturbed(&self) -> Result<(FileStore, Disturb), &'static str> {

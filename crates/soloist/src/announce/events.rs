@@ -10,6 +10,7 @@ use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info};
 
 use super::api::{Asking, Refusal, Rule};
@@ -18,6 +19,16 @@ use crate::own_pod::OwnPod;
 
 /// More than this do not wait to be sent.
 const QUEUE: usize = 16;
+
+/// The pauses before an Event is tried again.
+const RETRIES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(15),
+];
+/// Whoever has just taken over or let go leaves the API server and the processors to those who start the child: an Event
+/// can wait longer than a handover takes.
+const AFTER_YOU: Duration = Duration::from_millis(100);
 
 const RULE: Rule = Rule {
     group: "events.k8s.io",
@@ -28,7 +39,7 @@ const RULE: Rule = Rule {
 /// Where Events go.
 #[derive(Debug)]
 pub(super) struct Events {
-    queue: mpsc::Sender<(Timestamp, Told)>,
+    queue: mpsc::Sender<Waiting>,
     worker: JoinHandle<()>,
     allowance: Allowance,
 }
@@ -60,7 +71,11 @@ impl Events {
             note.push_str(&format!(" ({left_out} more were left out before this)"));
         }
         // Nobody listens where Events are forbidden.
-        let _ = self.queue.try_send((Timestamp::now(), told));
+        let _ = self.queue.try_send(Waiting {
+            due: Instant::now() + AFTER_YOU,
+            at: Timestamp::now(),
+            told,
+        });
     }
 
     /// Waits until all is told.
@@ -115,6 +130,13 @@ impl Allowance {
     }
 }
 
+#[derive(Debug)]
+struct Waiting {
+    due: Instant,
+    at: Timestamp,
+    told: Told,
+}
+
 struct Writer {
     asking: Asking,
     pod: Option<OwnPod>,
@@ -125,8 +147,9 @@ struct Writer {
 }
 
 impl Writer {
-    async fn work(mut self, mut waiting: mpsc::Receiver<(Timestamp, Told)>) {
-        while let Some((at, told)) = waiting.recv().await {
+    async fn work(mut self, mut waiting: mpsc::Receiver<Waiting>) {
+        while let Some(Waiting { due, at, told }) = waiting.recv().await {
+            sleep_until(due).await;
             // It may have been deleted and made anew before a term.
             if self.lease_uid.is_none() || told.reason == "BecameLeader" {
                 self.lease_uid = self.find_lease().await;
@@ -135,8 +158,8 @@ impl Writer {
                 let namespace = regarding["namespace"].as_str().unwrap_or_default();
                 let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
                 let event = self.event(at, &told, &regarding);
-                match self.asking.create(&path, &event).await {
-                    Ok(_) => {}
+                match self.write(&path, &event).await {
+                    Ok(()) => {}
                     Err(Refusal::Forbidden(message)) => {
                         info!(
                             "no Events are written, and nothing else changes. Who wants them adds a rule to the Role: {RULE} ({message})"
@@ -147,6 +170,18 @@ impl Writer {
                         debug!(reason = told.reason, %failure, "an Event is not written");
                     }
                 }
+            }
+        }
+    }
+
+    /// A lease is mostly lost because the API server does not answer, so that is told when it does again.
+    async fn write(&self, path: &str, event: &Value) -> Result<(), Refusal> {
+        let mut pauses = RETRIES.into_iter();
+        loop {
+            match (self.asking.create(path, event).await, pauses.next()) {
+                (Ok(_), _) => return Ok(()),
+                (Err(Refusal::Failed(_)), Some(pause)) => sleep(pause).await,
+                (Err(failure), _) => return Err(failure),
             }
         }
     }

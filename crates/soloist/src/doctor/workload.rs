@@ -5,11 +5,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 use soloist_core::time::Human;
+use soloist_core::timings::Timings;
 
 use super::cluster::{Cluster, text};
 use crate::cli::{Cli, RunArgs};
+use crate::prestop::PrestopArgs;
 use crate::report::{Report, Verdict, read};
 use crate::settings;
+use crate::store::StoreChoice;
 
 const GROUP: &str = "Pod";
 
@@ -47,8 +50,8 @@ impl Workload {
             .map_or(&[][..], Vec::as_slice);
         let runs = |container: &&Value| {
             let words = words(container);
-            let named = |word: &String| word == "soloist" || word.ends_with("/soloist");
-            words.iter().any(named) || variable(container, "SOLOIST_NAME").is_some()
+            words.iter().any(|word| is_soloist(word))
+                || variable(container, "SOLOIST_NAME").is_some()
         };
         containers
             .iter()
@@ -60,6 +63,36 @@ impl Workload {
     /// The lease that they compete for.
     pub(super) fn lease(&self) -> Option<String> {
         self.run_args().ok()?.name
+    }
+
+    /// Its replicas' timings, if they fit together.
+    pub(super) fn timings(&self) -> Option<Timings> {
+        settings::timings(&self.run_args().ok()?.timings).ok()
+    }
+
+    /// Every replica runs the program.
+    pub(super) fn elects_nobody(&self) -> bool {
+        let store = self.run_args().ok().and_then(|args| args.store);
+        store == Some(StoreChoice::None)
+    }
+
+    /// Its preStop hook is `soloist prestop`.
+    pub(super) fn has_prestop(&self) -> bool {
+        self.prestop_args().is_some()
+    }
+
+    /// The words after `soloist prestop` in its hook.
+    fn prestop_args(&self) -> Option<Result<PrestopArgs, String>> {
+        let hook = words(&self.container()["lifecycle"]["preStop"]["exec"]);
+        let [program, command, rest @ ..] = hook.as_slice() else {
+            return None;
+        };
+        let is_soloist = is_soloist(program) && command == "prestop";
+        is_soloist.then(|| {
+            let line = ["soloist prestop"].into_iter();
+            let line = line.chain(rest.iter().map(String::as_str));
+            Cli::prestop_elsewhere(line).map_err(|error| first_line(&error.to_string()))
+        })
     }
 
     pub(super) fn service_account(&self) -> &str {
@@ -89,49 +122,60 @@ impl Workload {
             }
         }
         line.extend(["--".to_owned(), "program".to_owned()]);
-        let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         Cli::run_elsewhere(line).map_err(|error| first_line(&error.to_string()))
     }
 
     pub(super) async fn check(&self, cluster: &Cluster, report: &mut Report) {
-        match self.run_args() {
-            Ok(args) => {
-                let fits = settings::policy(&args.timings, &args.stopping, &args.health, args.once);
-                report.add(
-                    GROUP,
-                    "its settings fit together",
-                    match fits {
-                        Ok(_) => Verdict::good(""),
-                        Err(error) => Verdict::bad(
-                            format!("{error:#}"),
-                            "Change the flags or the SOLOIST_ variables of its container",
-                            read::OPERATIONS,
-                        ),
-                    },
-                );
-                report.add(GROUP, "its grace period is soloist's", self.grace(&args));
-                report.add(GROUP, "its preStop hook is soloist's", self.prestop(&args));
-            }
-            Err(reason) => {
-                let advice = "Change the flags or the SOLOIST_ variables of its container";
-                report.add(
-                    GROUP,
-                    "its settings fit together",
-                    Verdict::bad(reason, advice, read::OPERATIONS),
-                );
-            }
-        }
-        report.add(GROUP, "it knows its name and UID", self.downward_api());
-        report.add(GROUP, "it has a token", self.token());
-        report.add(GROUP, "soloist is its first process", self.first_process());
+        let elects = !self.elects_nobody();
+        let advice = "Change the flags or the SOLOIST_ variables of its container";
+        let args = self.run_args();
+        let fits = args.as_ref().map_err(Clone::clone).and_then(|args| {
+            let fits = settings::policy(&args.timings, &args.stopping, &args.health, args.once);
+            let fits = fits.and_then(|_| match elects {
+                true => Ok(()),
+                false => settings::refuse_what_needs_a_lease(
+                    &args.timings,
+                    &args.health,
+                    args.wait.is_some(),
+                ),
+            });
+            fits.map_err(|error| format!("{error:#}"))
+        });
         report.add(
             GROUP,
-            "it is ready whether or not it leads",
-            self.readiness(),
+            "its settings fit together",
+            match fits {
+                Ok(()) => Verdict::good(""),
+                Err(reason) => Verdict::bad(reason, advice, read::OPERATIONS),
+            },
         );
+        if let Ok(args) = &args {
+            report.add(GROUP, "its grace period is soloist's", self.grace(args));
+            report.add(GROUP, "its preStop hook is soloist's", self.prestop(args));
+        }
+        if elects {
+            report.add(GROUP, "it knows its name and UID", self.downward_api());
+            report.add(GROUP, "its identity is its own", self.identity());
+        }
+        if elects || self.has_prestop() {
+            report.add(GROUP, "it has a token", self.token());
+        }
+        report.add(GROUP, "soloist is its first process", self.first_process());
+        if elects {
+            report.add(
+                GROUP,
+                "it is ready whether or not it leads",
+                self.readiness(),
+            );
+        }
         report.add(GROUP, "its CPU is not limited", self.cpu());
         if let Some(owner) = &self.owner {
-            report.add(GROUP, "there are standbys", replicas(owner));
+            let what = if elects {
+                "there are standbys"
+            } else {
+                "there are others"
+            };
+            report.add(GROUP, what, replicas(owner));
             report.add(
                 GROUP,
                 "they are on several nodes",
@@ -178,8 +222,17 @@ impl Workload {
     fn prestop(&self, args: &RunArgs) -> Verdict {
         let hook = &self.container()["lifecycle"]["preStop"];
         let said = args.stopping.prestop;
+        if let Some(ours) = self.prestop_args() {
+            return Self::own_prestop(ours, args);
+        }
         let sleeps = hook["sleep"]["seconds"].as_u64();
         match (hook, sleeps) {
+            (Value::Null, _) if said.is_zero() && self.serves_without_end() => Verdict::warning(
+                "there is none: the Pod is told to end while Services still send it connections, and a rolling update loses some",
+                "Let the container's lifecycle.preStop.exec.command be [\"/soloist-bin/soloist\", \"prestop\"] (where soloist is), as \
+                 `soloist manifests --store none` prints",
+                read::PRESTOP,
+            ),
             (Value::Null, _) if said.is_zero() => Verdict::good("there is none"),
             (Value::Null, _) => Verdict::warning(
                 format!("there is none, and soloist leaves {} for it", Human(said)),
@@ -200,6 +253,69 @@ impl Workload {
                 read::POD,
             ),
             _ => Verdict::good(Human(said).to_string()),
+        }
+    }
+
+    /// `soloist prestop` says how long it took, but the program is told at its start how much it will have.
+    fn own_prestop(ours: Result<PrestopArgs, String>, args: &RunArgs) -> Verdict {
+        let said = args.stopping.prestop;
+        let most = match ours {
+            Ok(ours) => ours.max(),
+            Err(reason) => {
+                let advice = "Change the hook's flags; `soloist prestop --help` tells them";
+                return Verdict::bad(reason, advice, read::PRESTOP);
+            }
+        };
+        if most >= args.stopping.grace_period {
+            return Verdict::bad(
+                format!(
+                    "soloist prestop takes at most {} of a grace period of {}, which can leave nothing for the program",
+                    Human(most),
+                    Human(args.stopping.grace_period)
+                ),
+                "Give the hook a shorter --max, or the Pod a longer terminationGracePeriodSeconds",
+                read::PRESTOP,
+            );
+        }
+        match said < most {
+            true => Verdict::warning(
+                format!(
+                    "soloist prestop takes at most {}, and soloist leaves {} for it: the program may be stopped sooner than it was told",
+                    Human(most),
+                    Human(said)
+                ),
+                format!("Set SOLOIST_PRESTOP to {}", Human(most)),
+                read::PRESTOP,
+            ),
+            false => Verdict::good(format!("soloist prestop, at most {}", Human(most))),
+        }
+    }
+
+    /// Without a lease, with ports of the program's own, and without a hook.
+    fn serves_without_end(&self) -> bool {
+        let ports = self.container()["ports"].as_array();
+        let own = |port: &&Value| text(port, "/name") != "soloist";
+        self.elects_nobody() && ports.into_iter().flatten().any(|port| own(&port))
+    }
+
+    fn identity(&self) -> Verdict {
+        let said = variable(self.container(), "SOLOIST_IDENTITY");
+        let flags = words(self.container());
+        let flag = flags.iter().position(|word| word == "--identity");
+        let flag = flag.and_then(|at| flags.get(at + 1)).map(String::as_str);
+        let joined = flags
+            .iter()
+            .find_map(|word| word.strip_prefix("--identity="));
+        let value = said.and_then(|entry| entry["value"].as_str());
+        match flag.or(joined).or(value) {
+            Some(fixed) if !fixed.contains("$(") => Verdict::bad(
+                format!(
+                    "all replicas are called {fixed:?}: nobody can tell them apart in the Lease"
+                ),
+                "Remove SOLOIST_IDENTITY or --identity: with POD_NAME from the downward API each has its Pod's name",
+                read::POD,
+            ),
+            _ => Verdict::good(""),
         }
     }
 
@@ -265,7 +381,7 @@ impl Workload {
         }
         let words = words(self.container());
         match words.first() {
-            Some(first) if first == "soloist" || first.ends_with("/soloist") => Verdict::good(""),
+            Some(first) if is_soloist(first) => Verdict::good(""),
             None => Verdict::Unknown("the command is the image's own".into()),
             Some(first) => Verdict::warning(
                 format!("the container runs {first:?}"),
@@ -378,6 +494,14 @@ fn replicas(owner: &Value) -> Verdict {
             read::POD,
         ),
     }
+}
+
+fn is_soloist(word: &str) -> bool {
+    word == "soloist" || word.ends_with("/soloist")
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// The container's command and arguments.

@@ -4,6 +4,7 @@
 mod follow;
 mod handover;
 mod lease;
+mod live;
 mod pause;
 mod pods;
 mod status;

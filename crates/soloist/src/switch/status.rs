@@ -12,12 +12,13 @@ use tokio::time::timeout;
 
 use super::follow::Follow;
 use super::lease::{Lease, Times, is_paused};
+use super::live;
 use super::pods::{self, LOOK, Pod};
 use super::{LeaseArgs, NotDone, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Print it again whenever it changes
+    /// Print it again whenever it changes; on a terminal, a view with a timeline, until Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
     /// How it is written; with --watch a JSON object is one line
@@ -40,6 +41,9 @@ impl StatusArgs {
     pub(crate) async fn show(&self) -> anyhow::Result<()> {
         let lease = self.lease.open().await?;
         let (_, record) = lease.read().await?;
+        if self.watch && self.output == Output::Table && live::is_possible() {
+            return live::show(&lease, record).await;
+        }
         let mut shown = self.told(&lease, &record).await;
         say(&shown);
         if !self.watch {
@@ -71,7 +75,7 @@ impl StatusArgs {
 }
 
 /// What can be said of a lease and its replicas.
-struct Seen {
+pub(super) struct Seen {
     lease: String,
     leader: Option<String>,
     term: u64,
@@ -84,7 +88,7 @@ struct Seen {
 }
 
 impl Seen {
-    async fn look(lease: &Lease, record: &Record) -> Self {
+    pub(super) async fn look(lease: &Lease, record: &Record) -> Self {
         let leader = record.holder.as_ref().map(Identity::to_string);
         // After a release the last holder's Pod still shows which workload it is.
         let last = record.signature.as_ref().map(|s| s.holder.to_string());
@@ -127,7 +131,7 @@ impl Seen {
         }
     }
 
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let mut text = format!("{}\n", self.lease);
         let leader = self.leader.as_deref().unwrap_or("nobody");
         let _ = writeln!(text, "  leader    {leader}");

@@ -4,13 +4,16 @@
 
 mod child;
 mod detector;
+mod dispositions;
 mod early;
 mod elsewhere;
+mod ending;
 mod everywhere;
 mod faults;
 mod guard;
 mod hardened;
 mod harness;
+mod held_lease;
 mod http;
 mod leaving;
 mod listener;
@@ -35,5 +38,7 @@ mod starting;
 mod status;
 mod stop;
 mod terminal;
+mod terms;
 mod up;
 mod variables;
+mod watch;

@@ -163,6 +163,8 @@ impl Sessions {
         let start = &self.group.wait_many("start", 1)[0];
         assert!(!start.identity.is_empty());
         let said = format!("store=file:{}", path.display());
+        // The log is written beside what it tells of.
+        self.group.replica(first).wait_log("store=file:");
         let log = self.group.replica(first).log();
         let line = log.lines().next().unwrap_or_default();
         assert!(line.contains(&said), "{line}");

@@ -1,33 +1,33 @@
 //! Connects, opens, hands out, and begins anew when it breaks.
 
-use std::error::Error;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use soloist_core::backoff::Backoff;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use tonic::{Status, Streaming};
 use tracing::{info, warn};
 
 use super::failure::{Failure, FailureKind, Verdict};
-use super::peer::{self, GrpcPeer};
-use super::subscriber::{Link, Subscriber};
-use super::target::{Keepalive, Target};
+use super::subscriber::Subscriber;
+use super::target::Target;
 use crate::delivery;
-use crate::delivery::{
-    Backlog, Call, CallError, Closed, End, Progress, Session, State, Summary, caught,
-};
+use crate::delivery::{End, Progress, State, Summary};
 use crate::environment::Role;
-use crate::metadata::{Signature, highest};
+use crate::metadata::Signature;
 use crate::panics::panic_message;
 use crate::shutdown::Shutdown;
+
+mod attempt;
+mod error;
+
+use attempt::{Attempt, History};
+pub use error::ConsumerError;
 
 /// Consumes one server-streaming method for as long as its shutdown has not begun.
 #[derive(Debug)]
@@ -50,78 +50,9 @@ struct Settings {
     may_finish: bool,
 }
 
-/// What a connection leaves to the next one.
-struct History<R> {
-    backlog: Backlog<R>,
-    /// In a row.
-    failures: u32,
-    was_open: bool,
-    keepalive: Keepalive,
-    /// How long the last connection had been quiet when it ended.
-    quiet: Duration,
-}
-
-impl<R> History<R> {
-    fn new(consumer: &Consumer) -> Self {
-        Self {
-            backlog: consumer.settings.delivery.backlog(),
-            failures: 0,
-            was_open: false,
-            keepalive: consumer.target.first_keepalive(),
-            quiet: Duration::ZERO,
-        }
-    }
-}
-
-enum Attempt {
-    Ended(End),
-    Failed(Failure),
-}
-
-enum OpenError {
-    Failed(Failure),
-    Panicked(String),
-}
-
 enum Wait {
     Over,
     Stopped,
-}
-
-/// Why a consumer has given up.
-#[derive(Debug, thiserror::Error)]
-pub enum ConsumerError<E: std::fmt::Display> {
-    /// A later leader is at work. This one must stop.
-    #[error(
-        "the term is over: {address} has seen the token {highest} of a later leader{}", ours.map_or_else(String::new, |ours| format!(", ours is {ours}"))
-    )]
-    Fenced {
-        /// The server.
-        address: String,
-        /// Our token.
-        ours: Option<Token>,
-        /// The token that the server has seen.
-        highest: Token,
-    },
-    /// The server will not have us, or cannot be understood: trying again would not help.
-    #[error("{text}")]
-    Final {
-        /// What happened, for people.
-        text: String,
-        /// What the server said, if it said something.
-        status: Option<Box<Status>>,
-    },
-    /// A message could not be handled.
-    #[error("a message could not be handled: {0}")]
-    Handler(E),
-    /// The subscriber panicked.
-    #[error("{method} panicked: {message}")]
-    Panicked {
-        /// Where.
-        method: &'static str,
-        /// What the panic said.
-        message: String,
-    },
 }
 
 impl Consumer {
@@ -283,113 +214,6 @@ impl Consumer {
         }
     }
 
-    /// One connection, from its beginning to its end.
-    async fn attempt<S: Subscriber>(
-        &self,
-        shutdown: &Shutdown,
-        subscriber: &S,
-        history: &mut History<S::Receipt>,
-    ) -> Result<Attempt, ConsumerError<S::Error>> {
-        self.tell(State::Connecting);
-        let address = self.target.address();
-        history.quiet = Duration::ZERO;
-        let opened = tokio::select! {
-            biased;
-            () = shutdown.begun() => return Ok(Attempt::Ended(End::Idle)),
-            opened = self.open(subscriber, history) => opened,
-        };
-        let (link, stream) = match opened {
-            Ok(opened) => opened,
-            Err(OpenError::Failed(failure)) => {
-                if let Some(highest) = failure.status().and_then(highest) {
-                    return Err(self.fenced(highest));
-                }
-                let failure = failure.after(history.was_open, address);
-                return Ok(Attempt::Failed(failure));
-            }
-            Err(OpenError::Panicked(message)) => {
-                let method = "open";
-                return Err(ConsumerError::Panicked { method, message });
-            }
-        };
-        info!("the stream of {address} is open");
-        self.tell(State::Streaming);
-        let before = self.progress.summary(End::Idle);
-        let peer = GrpcPeer {
-            address,
-            subscriber,
-            link,
-        };
-        let tell = |state| self.tell(state);
-        let delivery = self.settings.delivery;
-        let mut session = Session::new(
-            &peer,
-            delivery,
-            shutdown,
-            &mut history.backlog,
-            &self.progress,
-            &tell,
-        );
-        let closed = session.run(stream.map_err(CallError::Failed)).await;
-        history.quiet = session.quiet();
-        drop(session);
-        // Messages that are handled again and again because none can be acknowledged are no progress.
-        let has_progressed = match closed {
-            Closed::Failed {
-                call: Call::Acknowledge,
-                ..
-            } => self.progress.acknowledged() > before.acknowledged,
-            _ => self.progress.handled() > before.handled,
-        };
-        if has_progressed {
-            history.failures = 0;
-        }
-        // A server may send headers and refuse all the same: only then nothing has been proven yet.
-        let is_refused = matches!(
-            closed,
-            Closed::Failed {
-                call: Call::Next,
-                error: CallError::Failed(ref status),
-            } if status.source().is_none()
-        );
-        history.was_open |= self.progress.received() > before.received || !is_refused;
-        let (call, status) = match closed {
-            Closed::Drained { confirmed: true } => return Ok(Attempt::Ended(End::Confirmed)),
-            Closed::Drained { confirmed: false } => return Ok(Attempt::Ended(End::Drained)),
-            Closed::Cut => return Ok(Attempt::Ended(End::Cut)),
-            Closed::Ended if self.settings.may_finish => {
-                return Ok(Attempt::Ended(End::Finished));
-            }
-            Closed::Ended => {
-                let failure = Failure::ended(address).after(true, address);
-                return Ok(Attempt::Failed(failure));
-            }
-            Closed::Fenced { highest } => return Err(self.fenced(highest)),
-            Closed::Unhandled(error) => return Err(ConsumerError::Handler(error)),
-            Closed::Panicked(message) => {
-                let method = "handle or commit";
-                return Err(ConsumerError::Panicked { method, message });
-            }
-            Closed::Failed {
-                call,
-                error: CallError::Panicked(message),
-            } => {
-                let method = peer::method(call);
-                return Err(ConsumerError::Panicked { method, message });
-            }
-            Closed::Failed {
-                call,
-                error: CallError::TimedOut(limit),
-            } => (call, peer::timed_out(limit)),
-            Closed::Failed {
-                call,
-                error: CallError::Failed(status),
-            } => (call, status),
-        };
-        let failure = peer::failure(address, call, status);
-        Ok(Attempt::Failed(failure.after(history.was_open, address)))
-    }
-
     /// Says what has failed, and waits for the next attempt.
     async fn wait<R>(
         &self,
@@ -417,66 +241,6 @@ impl Consumer {
         tokio::select! {
             () = sleep(delay) => Wait::Over,
             () = shutdown.begun() => Wait::Stopped,
-        }
-    }
-
-    async fn open<S: Subscriber>(
-        &self,
-        subscriber: &S,
-        history: &History<S::Receipt>,
-    ) -> Result<(Link, Streaming<S::Message>), OpenError> {
-        let address = self.target.address();
-        let connected = self.target.connect(history.keepalive).await;
-        let channel = connected.map_err(OpenError::Failed)?;
-        let link = Link::new(channel, self.signature.clone());
-        let call = caught(|| subscriber.open(link.clone(), history.backlog.last()));
-        let answer = tokio::select! {
-            biased;
-            answer = call => answer,
-            waited = self.tell_unanswered() => {
-                return Err(OpenError::Failed(Failure::unanswered(address, waited)));
-            }
-        };
-        match answer {
-            Ok(stream) => Ok((link, stream)),
-            Err(CallError::Failed(status)) => {
-                let failure = Failure::from_status(address, "the stream", status);
-                Err(OpenError::Failed(failure))
-            }
-            Err(CallError::TimedOut(limit)) => {
-                Err(OpenError::Failed(Failure::unanswered(address, limit)))
-            }
-            Err(CallError::Panicked(message)) => Err(OpenError::Panicked(message)),
-        }
-    }
-
-    /// Says that the server is there and does not answer, and ends when that has taken too long.
-    async fn tell_unanswered(&self) -> Duration {
-        let address = self.target.address();
-        let told_after = self.settings.delivery.call_limit;
-        let limit = self.settings.open_limit;
-        if limit.is_none_or(|limit| limit > told_after) {
-            sleep(told_after).await;
-            let waited = Human(told_after);
-            warn!(
-                "there is a connection to {address}, but no answer to the call for {waited}; is the server stuck, or does it send its headers only with the first message?"
-            );
-            self.tell(State::Unanswered { waited: told_after });
-            match limit {
-                Some(limit) => sleep(limit - told_after).await,
-                None => std::future::pending().await,
-            }
-        } else if let Some(limit) = limit {
-            sleep(limit).await;
-        }
-        limit.unwrap_or(told_after)
-    }
-
-    fn fenced<E: std::fmt::Display>(&self, highest: Token) -> ConsumerError<E> {
-        ConsumerError::Fenced {
-            address: self.target.address().to_owned(),
-            ours: self.token,
-            highest,
         }
     }
 

@@ -37,6 +37,26 @@ pub(super) fn is_too_large(status: &Status) -> bool {
     status.code() == Code::OutOfRange && status.message().contains("message length too large")
 }
 
+/// What a proxy says with a page of its own: tonic reads that as a message, and loses the HTTP status but for its words.
+pub(super) fn from_page(status: &Status) -> Option<Status> {
+    let (_, words) = match is_unreadable(status) {
+        true => status
+            .message()
+            .split_once("while receiving response with status: ")?,
+        false => return None,
+    };
+    let code = match words.get(..3)? {
+        "401" => Code::Unauthenticated,
+        "403" => Code::PermissionDenied,
+        "404" => Code::Unimplemented,
+        "429" | "502" | "503" | "504" => Code::Unavailable,
+        // The server's own answer, or one that says nothing more.
+        _ => return None,
+    };
+    let text = format!("HTTP {words}: the answer is a page, and no gRPC");
+    Some(Status::new(code, text))
+}
+
 #[cfg(feature = "tls")]
 fn tls_misfit(cause: &(dyn Error + 'static)) -> Option<Misfit> {
     // After the handshake h2 passes on the words of rustls' error, not the error.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use soloist_core::time::Human;
 use tonic::{Code, Status};
 
-use super::dependency_errors::{Misfit, causes, is_too_large, is_unreadable, misfit};
+use super::dependency_errors::{Misfit, causes, from_page, is_too_large, is_unreadable, misfit};
 use super::target::TargetError;
 
 /// Whether a failed stream is worth another try.
@@ -166,6 +166,7 @@ impl Failure {
 
     /// A call or the stream failed. `what` says which.
     pub(super) fn from_status(address: &str, what: &str, status: Status) -> Self {
+        let status = from_page(&status).unwrap_or(status);
         let found = status.source().and_then(misfit);
         let (kind, text) = match found {
             Some(misfit) => (misfit.kind(), misfit.text(address)),

@@ -6,7 +6,7 @@ mod acknowledging;
 mod draining;
 mod fencing;
 mod harness;
-
+mod hostile;
 mod panics;
 mod reconnecting;
 mod server;
