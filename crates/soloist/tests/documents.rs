@@ -233,7 +233,9 @@ fn sources() -> String {
     for folder in [
         "crates/soloist/src",
         "crates/process/src",
-        "crates/elector/src",
+        "crates/elector/src/etcd",
+        "crates/elector/src/file",
+        "crates/elector/src/kubernetes",
     ] {
         collect(&root().join(folder), &mut sources);
     }
