@@ -116,6 +116,7 @@ test('another site can neither press a button nor frame the page, even if it kno
       form.submit();
     }, url);
     assert.equal((await posted).status(), 403);
+    await attacker.waitForURL(`${url}freeze`);
     await attacker.goto(`http://127.0.0.1:${other.address().port}/`);
     await attacker.evaluate(url => {
       const frame = document.createElement('iframe');
