@@ -14,7 +14,7 @@ use tracing::debug;
 pub(crate) fn leave(pod: &PodUid, instance: InstanceId) {
     match write(pod, instance) {
         Ok(Some(path)) => {
-            debug!(path = %path.display(), "the termination message names this replica")
+            debug!(path = %path.display(), "the termination message names this replica");
         }
         Ok(None) => debug!("this container has no termination message"),
         Err(error) => debug!(%error, "the termination message cannot be written"),
