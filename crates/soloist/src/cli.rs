@@ -98,15 +98,6 @@ impl Cli {
         RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
-    /// What `prestop` would be told by these flags alone.
-    pub(crate) fn prestop_elsewhere<'a>(
-        line: impl IntoIterator<Item = &'a str>,
-    ) -> Result<PrestopArgs, clap::Error> {
-        let prestop = PrestopArgs::augment_args(clap::Command::new("soloist prestop"));
-        let prestop = prestop.mut_args(|arg| arg.env(Resettable::Reset));
-        PrestopArgs::from_arg_matches(&prestop.try_get_matches_from(line)?)
-    }
-
     /// A script that completes soloist's commands and flags in this shell.
     pub(crate) fn completions(shell: Shell) -> String {
         let mut script = Vec::new();

@@ -39,8 +39,8 @@ async fn a_leader_that_dies_for_good_is_succeeded_within_two_seconds() {
     let mut gaps = Vec::new();
     let mut leader = pods.first().await;
     for round in 1..=ROUNDS {
-        let faults: [(fn(&Node, &str), &str); 2] =
-            [(crash, "Error"), (exhaust_memory, "OOMKilled")];
+        type Fault = fn(&Node, &str);
+        let faults: [(Fault, &str); 2] = [(crash, "Error"), (exhaust_memory, "OOMKilled")];
         for (fault, reason) in faults {
             let node = pods.group.node_of(&leader.identity).await;
             let (died, end) = pods.die(node, &leader, fault).await;

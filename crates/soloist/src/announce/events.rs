@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use soloist_core::ids::Identity;
 use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
@@ -179,7 +180,8 @@ impl Writer {
         let mut pauses = RETRIES.into_iter();
         loop {
             match (self.asking.create(path, event).await, pauses.next()) {
-                (Ok(_), _) => return Ok(()),
+                // It had landed, and the answer was lost.
+                (Ok(_) | Err(Refusal::Conflict(_)), _) => return Ok(()),
                 (Err(Refusal::Failed(_)), Some(pause)) => sleep(pause).await,
                 (Err(failure), _) => return Err(failure),
             }
@@ -217,10 +219,11 @@ impl Writer {
         // The server takes no more.
         let instance: String = self.instance.chars().take(128).collect();
         let note: String = told.note.chars().take(1000).collect();
-        let (namespace, name) = (&regarding["namespace"], &regarding["name"]);
+        let namespace = &regarding["namespace"];
+        let name = regarding["name"].as_str().unwrap_or_default();
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": { "generateName": format!("{}-", name.as_str().unwrap_or_default()), "namespace": namespace },
+            "metadata": { "name": event_name(name, &self.instance, at, told, regarding), "namespace": namespace },
             "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             "reportingController": "soloist.dev/soloist",
             "reportingInstance": instance,
@@ -233,9 +236,50 @@ impl Writer {
     }
 }
 
+/// The same for the same Event, however often it is sent, and no other's.
+fn event_name(name: &str, instance: &str, at: Timestamp, told: &Told, regarding: &Value) -> String {
+    let what = format!("{at} {instance} {} {}", told.reason, regarding["kind"]);
+    let digest = Sha256::digest(what.as_bytes());
+    let digest: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    // The server takes no more than 253.
+    let name: String = name.chars().take(230).collect();
+    format!("{}.{digest}", name.trim_end_matches(['-', '.']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_that_is_sent_twice_is_one_and_others_are_others() {
+        let at: Timestamp = "2026-01-01T00:00:00.5Z".parse().unwrap();
+        let told = Told {
+            reason: "BecameLeader",
+            warning: false,
+            note: String::new(),
+        };
+        let lease = json!({"kind": "Lease"});
+        let first = event_name("feed", "feed-0", at, &told, &lease);
+        assert_eq!(first, event_name("feed", "feed-0", at, &told, &lease));
+        assert!(first.starts_with("feed.") && first.len() == 21, "{first}");
+        let other = [
+            event_name("feed", "feed-1", at, &told, &lease),
+            event_name(
+                "feed",
+                "feed-0",
+                at + Duration::from_nanos(1),
+                &told,
+                &lease,
+            ),
+            event_name("feed", "feed-0", at, &told, &json!({"kind": "Pod"})),
+        ];
+        assert!(!other.contains(&first), "{other:?}");
+        let long = event_name(&"a.-".repeat(80), "i", at, &told, &lease);
+        assert!(long.len() < 253 && !long.contains("-.-."), "{long}");
+    }
 
     #[test]
     fn a_flood_of_events_is_cut_and_the_next_one_says_how_many_were_left_out() {

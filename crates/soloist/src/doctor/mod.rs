@@ -10,6 +10,7 @@ mod file;
 mod history;
 mod lease;
 mod machine;
+mod prestop_hook;
 mod rights;
 mod workload;
 

@@ -16,7 +16,8 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::Resettable;
+use clap::{Args, FromArgMatches};
 use serde_json::Value;
 use soloist_core::time::Human;
 use soloist_elector::clock;
@@ -53,6 +54,15 @@ pub(crate) struct PrestopArgs {
 }
 
 impl PrestopArgs {
+    /// What these flags alone say, whatever the variables are here.
+    pub(crate) fn elsewhere<'a>(
+        line: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, clap::Error> {
+        let prestop = Self::augment_args(clap::Command::new("soloist prestop"));
+        let prestop = prestop.mut_args(|arg| arg.env(Resettable::Reset));
+        Self::from_arg_matches(&prestop.try_get_matches_from(line)?)
+    }
+
     pub(crate) const fn max(&self) -> Duration {
         self.max
     }

@@ -164,6 +164,25 @@ fn terminal() -> (File, File) {
 }
 
 #[test]
+fn a_replica_that_somebody_else_kills_fails_the_demo_with_1() {
+    let mut demo = Demo::start(&["--headless"]);
+    demo.wait_line("leads, its child consumes the feed");
+    let folder = demo.folder.path().to_str().unwrap();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(folder) && line.contains(" run ") && line.contains("--identity b ") {
+            let pid = entry.file_name().to_str().unwrap().parse().unwrap();
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+    let (code, said) = demo.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("The demo failed: replica b ended"), "{said}");
+    demo.nothing_is_left();
+}
+
+#[test]
 fn killed_it_leaves_no_process_behind() {
     let mut demo = Demo::start(&["--headless"]);
     demo.wait_line("leads, its child consumes the feed");

@@ -314,7 +314,7 @@ async fn in_a_rollout_of_a_stateful_set_the_heir_is_of_the_revision_that_it_goes
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": set.metadata.uid, "controller": true,
     });
-    for (replica, revision) in [(leader, "web-bb"), (heir, "web-aa"), (youngest, "web-bb")] {
+    for (replica, revision) in [(leader, "web-aa"), (heir, "web-aa"), (youngest, "web-bb")] {
         let revision = ("controller-revision-hash", revision);
         create_pod_of(&group, replica, &owner, revision).await;
     }

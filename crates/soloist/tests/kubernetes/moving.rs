@@ -153,8 +153,8 @@ impl Mixed {
 
     /// Whose child was started last.
     async fn leader(&self) -> String {
-        let starts = self.group.events().into_iter().filter(Event::is_start);
-        starts.last().expect("nobody has led").who
+        let mut starts = self.group.events().into_iter().filter(Event::is_start);
+        starts.next_back().expect("nobody has led").who
     }
 }
 

@@ -85,6 +85,7 @@ fn a_place_where_no_folder_can_be_gives_3_and_says_which() {
     assert_eq!(group.replica(replica).exit_code(), 3);
     let log = group.replica(replica).log();
     assert!(log.contains("file/lease"), "{log}");
+    assert!(log.contains("is not a folder"), "{log}");
 }
 
 #[test]

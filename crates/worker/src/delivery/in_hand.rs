@@ -42,10 +42,9 @@ where
         make: impl FnOnce() -> F,
         context: &mut Context<'_>,
     ) -> Poll<Result<R, WorkError<E>>> {
-        self.free.fill(make);
-        if self.waiting.is_empty()
-            && let Poll::Ready(done) = self.free.poll_result(context)
-        {
+        if !self.waiting.is_empty() {
+            self.free.fill(make);
+        } else if let Poll::Ready(done) = self.free.start(make, context) {
             return Poll::Ready(done);
         }
         let taken = std::mem::replace(&mut self.free, Slot::empty());

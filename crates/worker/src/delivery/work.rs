@@ -113,8 +113,7 @@ where
             Err(error) => Poll::Ready(Err(error)),
             Ok(receipt) => {
                 let commit = &self.commit;
-                self.committing.fill(|| commit(receipt));
-                self.committing.poll_result(context)
+                self.committing.start(|| commit(receipt), context)
             }
         }
     }
