@@ -4,6 +4,7 @@
 
 mod clock;
 mod crowd;
+mod etcd;
 mod group;
 mod handover;
 mod journal;
@@ -67,6 +68,8 @@ enum What {
     Size,
     /// What a healthy group of three asks the API server in a minute
     Requests,
+    /// Handovers and overlaps on an etcd, beside `etcdctl lock`. Needs no API server
+    Etcd,
     /// The consumer's messages a second and memory. Needs no API server
     Stream,
     /// All of these
@@ -113,6 +116,13 @@ async fn measure(cli: &Cli) -> anyhow::Result<Map<String, Value>> {
         return Ok(figures);
     }
     let programs = Programs::find(cli.soloist.clone())?;
+    if cli.what.includes(What::Etcd) {
+        let measured = etcd::measure(&programs, cli.handovers).await?;
+        figures.insert("etcd".to_owned(), measured);
+    }
+    if cli.what == What::Etcd {
+        return Ok(figures);
+    }
     let plane = ControlPlane::start().await.context("the control plane")?;
     let stage = Stage::new(&plane, programs)?;
     if cli.what.includes(What::Handover) {

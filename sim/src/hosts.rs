@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use soloist_core::death::Deaths;
 use soloist_core::election;
-use soloist_core::ids::{self, Identity, InstanceId, OpId, PodUid, Term, WatchId};
+use soloist_core::ids::{self, Identity, InstanceId, OpId, Term, WatchId};
 use soloist_core::node::Node;
+use soloist_core::record::Snapshot;
 use soloist_core::replica::Policy;
 use soloist_core::time::Moment;
 
@@ -12,6 +14,7 @@ use crate::behaviour::Behaviour;
 use crate::client_go::ClientGo;
 use crate::clock::{Clock, Nanos, SECOND};
 use crate::plan::Plan;
+use crate::pods;
 use crate::queue::{Event, HostId, SoloistId, TreeIndex};
 use crate::rng::Rng;
 
@@ -60,6 +63,8 @@ pub(crate) struct Link {
     pub(crate) slow_until: Nanos,
     pub(crate) refused_until: Nanos,
     pub(crate) watch_lags_until: Nanos,
+    /// The kubelet tells nothing.
+    pub(crate) kubelet_mute_until: Nanos,
     /// The next request vanishes.
     pub(crate) swallow_next: bool,
 }
@@ -85,6 +90,10 @@ pub(crate) struct Soloist {
     /// When its child was asked to stop.
     pub(crate) draining_since: Option<Nanos>,
     pub(crate) newest: Newest,
+    /// The record as it was last told, by a read or the watch.
+    pub(crate) told: Option<Snapshot>,
+    /// What the Pods' reports have proven.
+    pub(crate) deaths: Deaths,
     /// Until when it believes in its lease.
     pub(crate) valid_until: Moment,
     /// Whose terms it has seen in the record.
@@ -178,7 +187,7 @@ impl Host {
             identity: self.identity.clone(),
             instance,
             pod: match self.container {
-                true => PodUid::new(&format!("pod-{}", self.pod)),
+                true => pods::uid(self.pod),
                 false => None,
             },
             timings: plan.timings[host],
@@ -199,6 +208,8 @@ impl Host {
             request: None,
             draining_since: None,
             newest: Newest::default(),
+            told: None,
+            deaths: Deaths::NONE,
             valid_until: Moment::NEVER,
             seen: Vec::new(),
             has_written: false,

@@ -18,6 +18,7 @@ mod kill;
 mod link;
 mod orders;
 pub mod plan;
+mod pods;
 mod queue;
 mod rng;
 pub mod run;

@@ -191,6 +191,7 @@ impl World {
                 for change in missed {
                     self.deliver(host, &change);
                 }
+                self.tell_pods(host);
             }
         }
     }

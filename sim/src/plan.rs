@@ -36,6 +36,8 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(Nanos, Fault)>,
     /// People order handovers and pauses.
     pub(crate) orders: bool,
+    /// The replicas are Pods, whose kubelets report the ends of containers to everybody.
+    pub(crate) deaths_reported: bool,
     policy: Policy,
 }
 
@@ -80,6 +82,7 @@ impl Plan {
             calm_at,
             faults,
             orders: false,
+            deaths_reported: false,
             policy: Policy {
                 on_loss: match graceful {
                     true => OnLoss::Graceful,
@@ -101,6 +104,19 @@ impl Plan {
         for _ in 0..rng.between(1, 5) {
             let at = rng.between(0, self.calm_at);
             self.faults.push((at, rng.pick(Fault::ORDERS)));
+        }
+    }
+
+    /// The same for reported deaths, and for what looks like one.
+    pub(crate) fn draw_deaths(&mut self, seed: u64, without: Without) {
+        let rng = &mut Rng::from_seed(seed ^ 0x6465_6174_6873);
+        if self.one_machine || !rng.percent(30) || without.contains(Counter::DeathsReported) {
+            return;
+        }
+        self.deaths_reported = true;
+        for _ in 0..rng.between(0, 5) {
+            let at = rng.between(0, self.calm_at);
+            self.faults.push((at, rng.pick(Fault::PODS)));
         }
     }
 

@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use soloist_core::death::PodReport;
 use soloist_core::election::{Answer, Base, Purpose};
-use soloist_core::ids::{OpId, Version, WatchId};
+use soloist_core::ids::{InstanceId, OpId, Version, WatchId};
 use soloist_core::node::TreeEvent;
 use soloist_core::record::{Record, Snapshot};
 
@@ -58,6 +59,15 @@ pub(crate) enum Event {
         what: ClientGoRequest,
     },
     Fault(Fault),
+    /// A kubelet looks whether this one's container has ended.
+    KubeletLooks {
+        instance: InstanceId,
+    },
+    /// The watch of a Pod begins anew.
+    PodIsWatched {
+        pod: u32,
+        host: HostId,
+    },
     /// A stalled host lets soloist run at last.
     SoloistRuns {
         host: HostId,
@@ -111,6 +121,10 @@ pub(crate) enum ToSoloist {
     },
     WatchBroken {
         watch: WatchId,
+    },
+    /// What a Pod's status says.
+    Pod {
+        report: PodReport,
     },
     Tree {
         tree: TreeIndex,

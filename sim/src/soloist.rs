@@ -1,10 +1,12 @@
 //! A soloist process: what reaches it goes into its [`Node`](soloist_core::node::Node), and what the node
 //! wants is carried out.
 
+use soloist_core::death::PodReport;
 use soloist_core::election::Answer;
 use soloist_core::node::{Output, TreeEvent};
-use soloist_core::record::Snapshot;
+use soloist_core::record::{Record, Snapshot};
 use soloist_core::replica::{Exit, Outcome, StateName};
+use soloist_core::time::Moment;
 
 use crate::check::{Source, Violation};
 use crate::clock::{SECOND, nanos};
@@ -97,7 +99,7 @@ impl World {
                     }
                 }
                 let answer = match answer {
-                    Answer::Read(snapshot) => Answer::Read(self.stamped(host, snapshot)),
+                    Answer::Read(snapshot) => Answer::Read(self.taken_in(host, soloist, snapshot)),
                     other => other,
                 };
                 soloist.node.handle_answer(now, op, answer);
@@ -109,7 +111,7 @@ impl World {
                 epoch,
             } if soloist.listens_to == Some(watch) => {
                 let shown_its_loss = self.show(host, soloist, &snapshot, epoch, Source::Watch);
-                let snapshot = self.stamped(host, snapshot);
+                let snapshot = self.taken_in(host, soloist, snapshot);
                 soloist.node.handle_watch(now, watch, snapshot);
                 return Ok(shown_its_loss);
             }
@@ -118,6 +120,7 @@ impl World {
                 soloist.watch = None;
                 soloist.node.handle_watch_broken(now, watch);
             }
+            ToSoloist::Pod { report } => self.hear_of_pod(now, soloist, &report),
             // Of a watch that another one has taken the place of.
             ToSoloist::Watch { .. } | ToSoloist::WatchBroken { .. } => {}
             ToSoloist::Tree { tree, event } => self.feed_tree_event(host, soloist, tree, event),
@@ -140,8 +143,28 @@ impl World {
         Ok(None)
     }
 
-    fn stamped(&self, host: HostId, snapshot: Snapshot) -> Snapshot {
-        snapshot.received_at(wall_time(self.hosts[host].wall(self.now)))
+    /// As the edge hands it on: with the time of day, and with what is known of its holder.
+    fn taken_in(&self, host: HostId, soloist: &mut Soloist, mut snapshot: Snapshot) -> Snapshot {
+        snapshot.holder_gone |= is_proven_dead(soloist, &snapshot);
+        let snapshot = snapshot.received_at(wall_time(self.hosts[host].wall(self.now)));
+        soloist.told = Some(snapshot.clone());
+        snapshot
+    }
+
+    /// A proof that comes after the record is told with the record that it is for.
+    fn hear_of_pod(&mut self, now: Moment, soloist: &mut Soloist, report: &PodReport) {
+        soloist.deaths.note(report);
+        let (Some(watch), Some(told)) = (soloist.listens_to, &soloist.told) else {
+            return;
+        };
+        if told.holder_gone || !is_proven_dead(soloist, told) {
+            return;
+        }
+        let mut told = told.clone();
+        told.holder_gone = true;
+        soloist.told = Some(told.clone());
+        self.summary.count(Counter::DeathsToldLater);
+        soloist.node.handle_watch(now, watch, told);
     }
 
     /// The replica is shown a state of the record; gives the tree that must be killed because of it.
@@ -215,6 +238,11 @@ impl World {
     }
 }
 
+fn is_proven_dead(soloist: &Soloist, snapshot: &Snapshot) -> bool {
+    let proven = |record: &Record| soloist.deaths.prove(record);
+    snapshot.record.as_ref().is_some_and(proven)
+}
+
 // Out.
 impl World {
     /// Carries out everything that is to be done now, then waits for the next thing.
@@ -246,6 +274,7 @@ impl World {
         if soloist.exited {
             self.close_sockets(host, soloist.trees.iter().map(|t| t.tree));
             self.announce_dead_holder(soloist.instance);
+            self.container_ends(soloist.instance);
             let most = 5 * SECOND;
             self.restart(host, most, true);
             return Ok(());

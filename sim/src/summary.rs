@@ -45,7 +45,7 @@ counters! {
     /// The former container's lease.
     ClaimFormerSelf = "terms taken back from the same Pod's former container",
     /// The holder's processes were gone.
-    ClaimHolderGone = "terms after a holder whose processes were gone (one machine)",
+    ClaimHolderGone = "terms after a holder that was proven dead",
     /// Children started.
     Children = "children started",
     /// Children that became ready.
@@ -110,6 +110,20 @@ counters! {
     SharedIdentity = "fault: replicas that share one identity",
     /// All replicas on one machine.
     OneMachine = "schedules on one machine, where dead processes show",
+    /// Reports of Pods.
+    DeathsReported = "schedules with Pods, whose kubelets report the ends of containers",
+    /// Row 1.
+    DeathsToldLater = "reports that proved the death of a holder whose record was known",
+    /// kubectl delete pod --force.
+    PodDeleted = "fault: Pod of a living replica deleted by force",
+    /// The node controller, the collector of garbage.
+    PodFailed = "fault: phase of a living replica's Pod set to Failed",
+    /// Another container of the same Pod.
+    SidecarEnds = "fault: another container of the Pod ends",
+    /// The runtime was restarted, and its shim died.
+    RuntimeLosesTrack = "fault: runtime loses track of a container that runs, and reports an end",
+    /// The kubelet is stopped, or is slow.
+    KubeletMute = "fault: kubelet reports nothing for a while",
     /// Replicas with different timings.
     MixedTimings = "fault: replicas with different timings",
     /// Another elector.

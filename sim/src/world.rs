@@ -5,6 +5,7 @@ use crate::clock::{MILLI, Nanos, SECOND};
 use crate::gaps::GapMeter;
 use crate::hosts::{Host, Soloist};
 use crate::plan::{Plan, WAKE_UP};
+use crate::pods::Pods;
 use crate::queue::{Event, HostId, InTree, Queue, SoloistId, ToSoloist, TreeIndex};
 use crate::rng::Rng;
 use crate::run::Options;
@@ -23,6 +24,7 @@ pub(crate) struct World {
     /// Trees that may still have processes.
     pub(crate) living: Vec<TreeIndex>,
     pub(crate) store: Store,
+    pub(crate) pods: Pods,
     pub(crate) checks: Checks,
     pub(crate) summary: Summary,
     pub(crate) trace: Trace,
@@ -62,6 +64,7 @@ impl World {
         let mut rng = Rng::from_seed(seed);
         let mut plan = Plan::draw(&mut rng, options.without);
         plan.draw_orders(seed, options.without);
+        plan.draw_deaths(seed, options.without);
         let hosts: Vec<_> = (0..plan.replicas + usize::from(plan.client_go))
             .map(|id| Host::draw(&mut rng, id, &plan))
             .collect();
@@ -74,6 +77,7 @@ impl World {
             trees: Vec::new(),
             living: Vec::new(),
             store: Store::default(),
+            pods: Pods::new(seed),
             checks: Checks::default(),
             summary: Summary::default(),
             trace: Trace::new(options.trace),
@@ -110,6 +114,7 @@ impl World {
             (self.plan.crash_loop, Counter::CrashLoop),
             (self.plan.once, Counter::Once),
             (self.plan.graceful(), Counter::Graceful),
+            (self.plan.deaths_reported, Counter::DeathsReported),
         ];
         for (_, counter) in features.into_iter().filter(|(on, _)| *on) {
             self.summary.count(counter);
@@ -175,6 +180,8 @@ impl World {
             Event::ToClientGo { host, run, what } => self.deliver_to_client_go(host, run, what)?,
             Event::ClientGoAtStore { host, run, what } => self.client_go_at_store(host, run, what),
             Event::Fault(fault) => self.inject(fault),
+            Event::KubeletLooks { instance } => self.kubelet_looks(instance),
+            Event::PodIsWatched { pod, host } => self.tell_pod_to(pod, host),
             Event::SoloistRuns { host, soloist } => self.soloist_runs(host, soloist)?,
             Event::ThawSoloist { host, soloist } => self.thaw_soloist(host, soloist),
             Event::ThawGuard { tree } => self.thaw_guard(tree),
@@ -216,6 +223,7 @@ impl World {
         let id = SoloistId(self.next_soloist);
         let soloist = self.hosts[host].new_soloist(&mut self.rng, self.now, id, &self.plan, host);
         self.log(host, || format!("soloist {} starts", id.0));
+        self.container_starts(host, soloist.instance);
         self.run_soloist(host, soloist)
     }
 

@@ -1,47 +1,24 @@
 // The listener's page in a real browser, on real replicas with a file as their store.
-// SOLOIST is the program; SCREENSHOTS, if set, the folder for pictures; CHROMIUM another browser than Debian's.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { after, before, beforeEach, afterEach, test } from 'node:test';
-import { chromium } from 'playwright-core';
+import { PICTURES, SOLOIST, ended, environment, launch, open, picture as pictureOf, until, untilShown } from './browser.mjs';
 
-const SOLOIST = resolve(process.env.SOLOIST ?? '../../target/debug/soloist');
-const PICTURES = process.env.SCREENSHOTS;
-const LIMIT = 30_000;
-const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+let browser, folder, replicas, page, errors;
 
-let profile, context, folder, replicas, page, errors;
-
-before(async () => {
-  if (PICTURES) mkdirSync(PICTURES, { recursive: true });
-  profile = mkdtempSync(join(tmpdir(), 'page-profile-'));
-  context = await chromium.launchPersistentContext(profile, {
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', headless: true, args: FLAGS, timeout: 60_000,
-  });
-});
-
-after(async () => {
-  await context?.close();
-  rmSync(profile, { recursive: true, force: true });
-});
+before(async () => { browser = await launch(); });
+after(async () => { await browser?.close(); });
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'page-test-'));
   replicas = [];
-  errors = [];
-  page = await context.newPage();
-  page.setDefaultTimeout(LIMIT);
-  await page.setViewportSize({ width: 1024, height: 600 });
-  page.on('console', message => {
-    if (message.type() === 'error' || message.type() === 'warning') errors.push(`${message.text()} (${message.location().url})`);
-  });
-  page.on('pageerror', error => errors.push(String(error)));
+  ({ page, errors } = await open(browser.context));
 });
 
 afterEach(async () => {
@@ -51,7 +28,8 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-const ended = replica => replica.exitCode !== null || replica.signalCode !== null ? undefined : once(replica, 'exit');
+const shows = (id, text) => untilShown(page, id, text);
+const picture = name => pictureOf(page, name);
 
 async function freePort() {
   const server = createServer().listen(0, '127.0.0.1');
@@ -65,29 +43,14 @@ async function freePort() {
 const ELECTED = () => ['--store', 'file:lease', '--lease-duration', '4s', '--renew-deadline', '3s', '--retry-period', '500ms'];
 
 async function start(identity, port, flags = ELECTED()) {
-  const environment = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('SOLOIST')));
   const replica = spawn(SOLOIST, ['run', '--name', 'orders', '--identity', identity, ...flags, '--listen', `127.0.0.1:${port}`, '--', 'sleep', '1000'],
-    { cwd: folder, stdio: ['ignore', 'ignore', 'pipe'], env: { ...environment, TMPDIR: folder, XDG_RUNTIME_DIR: folder } });
+    { cwd: folder, stdio: ['ignore', 'ignore', 'pipe'], env: { ...environment(), TMPDIR: folder, XDG_RUNTIME_DIR: folder } });
   replicas.push(replica);
   replica.log = '';
   replica.stderr.on('data', data => { replica.log += data; });
   await until(() => fetch(`http://127.0.0.1:${port}/readyz`).then(answer => answer.ok, () => false), () => `${identity} to be ready:\n${replica.log}`);
   return replica;
 }
-
-async function until(condition, what) {
-  for (const deadline = Date.now() + LIMIT; !(await condition());) {
-    assert.ok(Date.now() < deadline, `waited in vain for ${what()}`);
-    await new Promise(next => setTimeout(next, 50));
-  }
-}
-
-// Not page.waitForFunction: the page's policy forbids what that does in the page.
-const shows = async (id, text) => {
-  let shown;
-  await until(async () => (shown = await page.textContent(`#${id}`)).includes(text), () => `#${id} to show "${text}"; it shows "${shown}"`);
-};
-const picture = async name => { if (PICTURES) await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true }); };
 
 /** A leader and a standby, and the page of each. */
 async function pair() {
@@ -112,6 +75,41 @@ test('the leader\'s page shows term, token, validity and child, and the bar shri
   await until(async () => { const now = await width(); const shrank = now < last; last = now; return shrank; }, () => 'a bar that shrinks');
   await until(async () => { const now = await width(); const grew = now > last; last = now; return grew; }, () => 'a renewal');
   assert.ok(await page.evaluate(() => document.querySelectorAll('#drawing rect.mine').length > 0));
+  assert.deepEqual(errors, []);
+});
+
+test('the child is shown with its processes, whether it is ready, its health, and its restarts', async () => {
+  const port = await freePort();
+  await start('orders-0', port, [...ELECTED(), '--health', 'exec:test ! -e ill', '--health-interval', '200ms', '--health-threshold', '1000']);
+  await page.goto(`http://127.0.0.1:${port}/`);
+  await shows('child', 'up');
+  await shows('child-ready', 'yes');
+  await shows('health', 'its checks pass');
+  const [, pid, guard] = /^(\d+), its guard (\d+)$/.exec(await page.textContent('#pid'));
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  assert.equal(stat.split(') ')[1].split(' ')[1], guard, `the guard is the parent of the child: ${stat}`);
+  writeFileSync(join(folder, 'ill'), '');
+  await shows('health', 'checks in a row have failed');
+  rmSync(join(folder, 'ill'));
+  await shows('health', 'its checks pass');
+  process.kill(Number(pid), 'SIGKILL');
+  await shows('restarts', '1');
+  await until(async () => { const now = await page.textContent('#pid'); return now !== '–' && !now.startsWith(pid); }, () => 'another process');
+  assert.deepEqual(errors, []);
+});
+
+test('the ladder has the timeouts that the replica runs with, to scale', async () => {
+  const port = await freePort();
+  await start('orders-0', port, [...ELECTED(), '--grace-period', '40s', '--stop-timeout', '20s']);
+  await page.goto(`http://127.0.0.1:${port}/`);
+  await shows('ladder', '40 s grace period of the Pod');
+  await shows('ladder', '20 s until soloist kills the child');
+  await shows('ladder', '15 s that the child is told');
+  await shows('ladder', '10 s that its stream is told');
+  await shows('loss', '4.0 s lease');
+  await shows('loss', '3.0 s without a renewal');
+  const [grace, stop] = await page.evaluate(() => [...document.querySelectorAll('#ladder .rung')].map(rung => rung.getBoundingClientRect().width));
+  assert.ok(Math.abs(stop / grace - 0.5) < 0.01, `${stop} of ${grace}`);
   assert.deepEqual(errors, []);
 });
 
@@ -190,7 +188,7 @@ test('a phone, a keyboard and a screen reader can use it', async () => {
   assert.equal(await page.evaluate(() => document.activeElement.id), 'window');
   await page.keyboard.press('ArrowUp');
   assert.equal(await page.inputValue('#window'), '60');
-  for (const [role, name] of [['meter', 'validity left'], ['combobox', 'show'], ['img', /table below has it as text/], ['region', 'Who leads'], ['table', /timeline as text/]]) {
+  for (const [role, name] of [['meter', 'validity left'], ['combobox', 'show'], ['img', /table below has it as text/], ['region', 'Who leads'], ['table', /timeline as text/], ['list', /told to stop/], ['list', /cannot be renewed/]]) {
     assert.equal(await page.getByRole(role, { name }).count(), 1, `${role} ${name}`);
   }
   assert.equal(await page.getAttribute('#announcer', 'aria-live'), 'polite');

@@ -1,4 +1,4 @@
-// Command peer contends for a Lease with client-go's leader election and prints one JSON line per event.
+// Command peer contends with client-go's leader election and prints one JSON line per event. What it can hold is in lock.go.
 package main
 
 import (
@@ -12,19 +12,17 @@ import (
 	"syscall"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 type settings struct {
-	kubeconfig, namespace, lease, identity string
-	leaseDuration, renewDeadline, retry    time.Duration
-	releaseOnCancel, orphanChild           bool
-	stopTimeout                            time.Duration
-	command                                []string
+	kubeconfig, lock, namespace, lease, identity string
+	leaseDuration, renewDeadline, retry          time.Duration
+	releaseOnCancel, orphanChild                 bool
+	stopTimeout                                  time.Duration
+	command                                      []string
 }
 
 func main() {
@@ -38,8 +36,9 @@ func main() {
 func parse() settings {
 	var s settings
 	flag.StringVar(&s.kubeconfig, "kubeconfig", "", "path of the kubeconfig (required)")
-	flag.StringVar(&s.namespace, "namespace", "default", "namespace of the Lease")
-	flag.StringVar(&s.lease, "lease", "", "name of the Lease (required)")
+	flag.StringVar(&s.lock, "lock", "leases", "the kind of lock, as client-go names it")
+	flag.StringVar(&s.namespace, "namespace", "default", "namespace of the lock")
+	flag.StringVar(&s.lease, "lease", "", "name of the lock (required)")
 	flag.StringVar(&s.identity, "identity", "", "this candidate's identity (required)")
 	flag.DurationVar(&s.leaseDuration, "lease-duration", 15*time.Second, "LeaseDuration")
 	flag.DurationVar(&s.renewDeadline, "renew-deadline", 10*time.Second, "RenewDeadline")
@@ -72,15 +71,15 @@ func run(s settings) error {
 	if err != nil {
 		return err
 	}
+	lock, err := newLock(s, client)
+	if err != nil {
+		return err
+	}
 	events := newEvents(s.identity)
 	child := &child{command: s.command, orphan: s.orphanChild, stopTimeout: s.stopTimeout, events: events}
 
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: s.namespace, Name: s.lease},
-			Client:     client.CoordinationV1(),
-			LockConfig: resourcelock.ResourceLockConfig{Identity: s.identity},
-		},
+		Lock:            lock,
 		LeaseDuration:   s.leaseDuration,
 		RenewDeadline:   s.renewDeadline,
 		RetryPeriod:     s.retry,

@@ -31,6 +31,8 @@ pub enum Kind {
     Pause,
     /// The client-go leader election program in `peer/`.
     Peer,
+    /// The same with a client-go that still had the locks before Leases, in `peer-legacy/`.
+    PeerLegacy,
 }
 
 /// A Go module that is compiled into this crate, so that building needs no checkout.
@@ -54,6 +56,18 @@ const PEER: Module = Module {
         ("go.sum", include_str!("../peer/go.sum")),
         ("main.go", include_str!("../peer/main.go")),
         ("child.go", include_str!("../peer/child.go")),
+        ("lock.go", include_str!("../peer/lock.go")),
+    ],
+};
+
+const PEER_LEGACY: Module = Module {
+    name: "peer-legacy",
+    files: &[
+        ("go.mod", include_str!("../peer-legacy/go.mod")),
+        ("go.sum", include_str!("../peer-legacy/go.sum")),
+        ("main.go", include_str!("../peer/main.go")),
+        ("child.go", include_str!("../peer/child.go")),
+        ("lock.go", include_str!("../peer-legacy/lock.go")),
     ],
 };
 
@@ -105,7 +119,7 @@ fn required(module: &Module, path: &str) -> &'static str {
 
 impl Kind {
     /// Everything that can be built.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Apiserver,
         Self::ControllerManager,
         Self::Scheduler,
@@ -118,10 +132,11 @@ impl Kind {
         Self::Helm,
         Self::Pause,
         Self::Peer,
+        Self::PeerLegacy,
     ];
 
     /// What a control plane and its tests need.
-    pub const OF_A_CONTROL_PLANE: [Self; 2] = [Self::Apiserver, Self::Peer];
+    pub const OF_A_CONTROL_PLANE: [Self; 3] = [Self::Apiserver, Self::Peer, Self::PeerLegacy];
 
     /// What a cluster with nodes needs besides.
     pub const OF_NODES: [Self; 8] = [
@@ -155,12 +170,14 @@ impl Kind {
             Self::Helm => "helm",
             Self::Pause => "pause",
             Self::Peer => "peer",
+            Self::PeerLegacy => "peer-legacy",
         }
     }
 
     pub(crate) fn module(self) -> &'static Module {
         match self {
             Self::Peer => &PEER,
+            Self::PeerLegacy => &PEER_LEGACY,
             Self::Helm => &HELM,
             Self::Pause => &PAUSE,
             Self::Kubectl => &KUBECTL,
@@ -175,7 +192,7 @@ impl Kind {
 
     pub(crate) fn package(self) -> String {
         match self {
-            Self::Peer | Self::Pause | Self::Kubectl => ".".to_owned(),
+            Self::Peer | Self::PeerLegacy | Self::Pause | Self::Kubectl => ".".to_owned(),
             Self::Helm => "helm.sh/helm/v4/cmd/helm".to_owned(),
             Self::Containerd | Self::ContainerdShim | Self::Ctr => {
                 format!("github.com/containerd/containerd/v2/cmd/{}", self.name())
@@ -191,7 +208,7 @@ impl Kind {
     pub(crate) fn ldflags(self) -> String {
         let stripped = "-s -w".to_owned();
         match self {
-            Self::Peer | Self::Pause | Self::Helm => return stripped,
+            Self::Peer | Self::PeerLegacy | Self::Pause | Self::Helm => return stripped,
             Self::Containerd | Self::ContainerdShim | Self::Ctr => {
                 let version = required(&CONTAINERD, "github.com/containerd/containerd/v2");
                 return format!(

@@ -27,9 +27,11 @@ const NAME: &str = "peer";
 pub struct PeerOptions {
     /// Whose rights it has, and by which path.
     pub kubeconfig: PathBuf,
-    /// The Lease's namespace.
+    /// What it holds, as client-go names it: `leases`, or with [`crate::Kind::PeerLegacy`] another.
+    pub lock: String,
+    /// The lock's namespace.
     pub namespace: String,
-    /// The Lease's name.
+    /// The lock's name.
     pub lease: String,
     /// The peer's identity.
     pub identity: String,
@@ -59,6 +61,7 @@ impl PeerOptions {
     ) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
+            lock: "leases".to_owned(),
             namespace: namespace.to_owned(),
             lease: lease.to_owned(),
             identity: identity.to_owned(),
@@ -112,6 +115,7 @@ impl Peer {
         let mut command = guarded(program);
         command
             .arg(format!("-kubeconfig={}", options.kubeconfig.display()))
+            .arg(format!("-lock={}", options.lock))
             .arg(format!("-namespace={}", options.namespace))
             .arg(format!("-lease={}", options.lease))
             .arg(format!("-identity={}", options.identity))

@@ -20,6 +20,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod backoff;
+pub mod death;
 pub mod election;
 pub mod guard;
 pub mod ids;

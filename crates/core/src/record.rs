@@ -56,8 +56,8 @@ pub struct Snapshot {
     pub version: Version,
     /// The record, if there is one.
     pub record: Option<Record>,
-    /// The store can prove that every process that could act for the holder is dead (one machine, same
-    /// boot, pid and start time). Most stores cannot, and leave it `false`.
+    /// The store can prove that every process that could act for the holder is dead: on one machine by boot, pid and start time, on
+    /// Kubernetes by what the kubelet reports ([`crate::death`]). Others cannot, and leave it `false`.
     pub holder_gone: bool,
     /// What this machine's wall clock said when it was received, for the end of a pause.
     pub received: Option<WallTime>,

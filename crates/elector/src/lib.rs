@@ -47,6 +47,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+mod apart;
 pub mod carrier;
 pub mod clock;
 pub mod driver;

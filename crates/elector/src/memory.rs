@@ -121,6 +121,13 @@ impl MemoryStore {
         self.shared.changed.send_replace(());
     }
 
+    /// Forgets all but the present state: a watch from an earlier one ends.
+    pub fn compact(&self) {
+        let mut state = self.state();
+        let present = state.history.len() - 1;
+        state.history.drain(..present);
+    }
+
     /// How many reads and writes have been asked for.
     #[must_use]
     pub fn requests(&self) -> (u64, u64) {
@@ -288,6 +295,12 @@ impl MemoryStore {
         if after > newest {
             return Err(WatchEnded::broken(format!(
                 "version {after} is yet to come: it is at {newest}"
+            )));
+        }
+        let oldest = state.history.first().map_or(newest, |s| s.version);
+        if after < oldest {
+            return Err(WatchEnded::broken(format!(
+                "what came after version {after} was forgotten"
             )));
         }
         Ok(state.history.iter().find(|s| s.version > after).cloned())

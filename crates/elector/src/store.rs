@@ -38,7 +38,7 @@ pub trait LeaseStore: Send + Sync + 'static {
         orders: &Orders,
     ) -> impl Future<Output = Result<Version, StoreError>> + Send;
 
-    /// Every change after this version, in order and without a gap; or the stream ends with an error.
+    /// Every change after this version, which was read with this handle, in order and without a gap; or the stream ends with an error.
     /// A store that learns that the holder is gone may send the same version again to say so.
     fn watch(
         &self,

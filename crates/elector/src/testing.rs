@@ -2,6 +2,8 @@
 //!
 //! A store's tests implement [`Fixture`] and call [`conformance_tests!`](crate::conformance_tests) with an expression that makes one.
 
+mod faults;
+
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::time::Duration;
@@ -15,6 +17,8 @@ use soloist_core::record::{Record, Signature, Snapshot};
 use soloist_core::timings::LeaseDuration;
 
 use crate::store::{LeaseStore, StoreError, WatchEnded};
+
+pub use faults::*;
 
 /// One lease in the store under test.
 pub trait Fixture: Send + Sync {
@@ -36,6 +40,17 @@ pub trait Fixture: Send + Sync {
     /// Sets the whole store back to what was saved last, without a word to anybody: what came after it has never been, and
     /// its versions are given out again.
     fn set_back(&self) -> impl Future<Output = ()> + Send;
+
+    /// A handle of its own whose way to the store can be disturbed; or why there is no such way.
+    fn disturbed(
+        &self,
+    ) -> impl Future<Output = Result<(Self::Store, Disturb), &'static str>> + Send;
+
+    /// A handle of somebody who may do nothing; or why there is nobody like that.
+    fn without_rights(&self) -> impl Future<Output = Result<Self::Store, &'static str>> + Send;
+
+    /// Has the store forget all but its present state; or why it remembers nothing anyway.
+    fn compact(&self) -> impl Future<Output = Result<(), &'static str>> + Send;
 }
 
 /// Fails the test if it takes longer than any healthy store would.
@@ -365,9 +380,12 @@ pub async fn thirty_watches_see_a_release<F: Fixture>(fixture: F) {
     let store = fixture.store();
     let record = held_by("a", 1, 1);
     let created = create(&store, &record).await;
-    let mut watches: Vec<_> = (0..30)
-        .map(|_| fixture.store().watch(created).boxed())
-        .collect();
+    let mut watches = Vec::new();
+    for _ in 0..30 {
+        let store = fixture.store();
+        read(&store).await;
+        watches.push(store.watch(created).boxed());
+    }
     let release = released(record);
     let write = store.write(Base::Version(created), &release, Purpose::Release);
     let version = in_time(write).await;
@@ -406,9 +424,9 @@ pub async fn a_store_that_was_set_back_can_be_written_again<F: Fixture>(fixture:
     assert!(ended.is_err(), "{ended:?}");
     let mut changes = other.watch(base).boxed();
     let mut version = base;
-    for n in 30..33 {
-        for store in [&writer, &other] {
-            let record = held_by("a", 1, n);
+    for n in 15..18 {
+        for (nth, store) in [&writer, &other].into_iter().enumerate() {
+            let record = held_by("a", 1, 2 * n + nth as u64);
             read(store).await;
             let written = renew(store, version, &record).await;
             assert!(written > version);
@@ -421,7 +439,8 @@ pub async fn a_store_that_was_set_back_can_be_written_again<F: Fixture>(fixture:
 
 /// One test for each promise of a store, on the lease that `$fixture` makes: an `Option`, which may be awaited
 /// for, and is `None` where the store cannot be had. Setting a store back is nothing to do to one that other tests share: then
-/// `set_back:` makes a lease in one of its own.
+/// `set_back:` makes a lease in one of its own. With `harmed:` so are compaction and missing rights. What a store cannot have is said in
+/// words in the test's output.
 #[macro_export]
 macro_rules! conformance_tests {
     ($fixture:expr) => {
@@ -429,6 +448,18 @@ macro_rules! conformance_tests {
     };
     ($fixture:expr, set_back: $own:expr) => {
         $crate::conformance_tests!($own; a_store_that_was_set_back_can_be_written_again,);
+        $crate::conformance_tests!($fixture, alone: $fixture);
+    };
+    ($fixture:expr, harmed: $own:expr) => {
+        $crate::conformance_tests!($own; a_store_that_was_set_back_can_be_written_again,);
+        $crate::conformance_tests!($fixture, alone: $own);
+    };
+    ($fixture:expr, alone: $own:expr) => {
+        $crate::conformance_tests!(
+            $own;
+            what_is_refused_is_said_with_what_to_do,
+            a_watch_of_what_was_compacted_away_never_skips,
+        );
         $crate::conformance_tests!(
             $fixture;
             absence_has_a_version,
@@ -444,6 +475,9 @@ macro_rules! conformance_tests {
             the_watch_shows_every_change_in_order,
             the_watch_never_skips,
             thirty_watches_see_a_release,
+            a_write_whose_answer_is_lost_has_landed,
+            a_read_shows_what_a_silent_watch_did_not,
+            a_slow_writer_wins_or_loses_like_any_other,
         );
     };
     ($fixture:expr; $($name:ident,)*) => {

@@ -49,7 +49,7 @@ pub use inherited::was_ignored;
 pub use manager::{ProcessManager, State, Stop};
 pub use message::{SpawnError, SpawnStep};
 pub use registry::{OwnChild, is_own_child, own_child};
-pub use sender::{Descent, Sender, receive};
+pub use sender::{Descent, Received, ReturnAddress, Sender, receive};
 pub use signal::{Signal, UnknownSignal};
 pub use soloist_clock::now;
 pub use soloist_core::replica::{Exit, SpawnFailure};

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use rustix::net::{SendFlags, SocketAddrUnix, sendto};
 use rustix::process::Pid;
 
 use crate::{procfs, sys};
@@ -31,20 +32,60 @@ const TRIES: usize = 5;
 /// More than any real tree is deep.
 const DEEPEST: usize = 1000;
 
-/// Receives one datagram without waiting: its length, and its sender if the socket was told to ask (`SO_PASSCRED`). Descriptors
-/// that came along are closed.
+/// A datagram that was received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// So many bytes are in the buffer.
+    pub length: usize,
+    /// Only if the socket was told to ask (`SO_PASSCRED`).
+    pub sender: Option<Sender>,
+    /// Where an answer can be sent, if the sender has bound its socket.
+    pub from: Option<ReturnAddress>,
+}
+
+/// The address of a socket that has sent something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnAddress(SocketAddrUnix);
+
+/// Receives one datagram without waiting. Descriptors that came along are closed.
 ///
 /// # Errors
 /// Those of `recvmsg`.
-pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<Sender>)> {
-    let (read, credentials) = sys::receive(socket.as_fd(), buffer)?;
-    let sender = credentials.map(|credentials| Sender {
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Received> {
+    let datagram = sys::receive(socket.as_fd(), buffer)?;
+    let sender = datagram.credentials.map(|credentials| Sender {
         pid: Some(credentials.pid)
             .filter(|pid| *pid > 0)
             .and_then(Pid::from_raw),
         uid: credentials.uid,
     });
-    Ok((read, sender))
+    Ok(Received {
+        length: datagram.length,
+        sender,
+        from: ReturnAddress::new(&datagram.name),
+    })
+}
+
+impl ReturnAddress {
+    fn new(name: &[u8]) -> Option<Self> {
+        let address = match name {
+            [] => return None,
+            [0, name @ ..] => SocketAddrUnix::new_abstract_name(name),
+            // The kernel counts the byte that ends it, or does not.
+            path => SocketAddrUnix::new(path.split(|byte| *byte == 0).next()?),
+        };
+        address.ok().map(Self)
+    }
+
+    /// Sends one datagram there, without waiting.
+    ///
+    /// # Errors
+    /// Those of `sendto`: nobody has that address any more, or no room for it.
+    pub fn send(&self, socket: impl AsFd, message: &[u8]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        sendto(socket, message, flags, &self.0)?;
+        Ok(())
+    }
 }
 
 impl Sender {
@@ -96,7 +137,8 @@ fn climb(from: Pid, ancestor: Option<Pid>) -> Option<Descent> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixDatagram;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixDatagram};
     use std::process::{Command, Stdio};
 
     use rustix::net::sockopt::set_socket_passcred;
@@ -108,9 +150,10 @@ mod tests {
         set_socket_passcred(&ours, true).unwrap();
         theirs.send(b"READY=1").unwrap();
         let mut buffer = [0; 16];
-        let (read, sender) = receive(&ours, &mut buffer).unwrap();
-        assert_eq!(&buffer[..read], b"READY=1");
-        sender.unwrap()
+        let received = receive(&ours, &mut buffer).unwrap();
+        assert_eq!(&buffer[..received.length], b"READY=1");
+        assert_eq!(received.from, None);
+        received.sender.unwrap()
     }
 
     #[test]
@@ -124,7 +167,31 @@ mod tests {
     fn who_did_not_ask_is_not_told() {
         let (ours, theirs) = UnixDatagram::pair().unwrap();
         theirs.send(b"x").unwrap();
-        assert_eq!(receive(&ours, &mut [0; 16]).unwrap(), (1, None));
+        let received = receive(&ours, &mut [0; 16]).unwrap();
+        assert_eq!((received.length, received.sender), (1, None));
+    }
+
+    #[test]
+    fn who_has_bound_its_socket_can_be_answered_at_a_path_and_at_a_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let ours = UnixDatagram::bind(folder.path().join("ours")).unwrap();
+        let by_path = UnixDatagram::bind(folder.path().join("theirs")).unwrap();
+        let name = SocketAddr::from_abstract_name(format!("test-{}", std::process::id()));
+        let by_name = UnixDatagram::bind_addr(&name.unwrap()).unwrap();
+        for theirs in [by_path, by_name] {
+            // Nobody else can send to it then.
+            theirs.connect(folder.path().join("ours")).unwrap();
+            theirs.send(b"hello").unwrap();
+            let from = receive(&ours, &mut [0; 16]).unwrap().from.unwrap();
+            from.send(&ours, b"answer").unwrap();
+            let mut buffer = [0; 16];
+            let read = theirs.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..read], b"answer");
+            let stranger = UnixDatagram::unbound().unwrap();
+            assert!(from.send(&stranger, b"answer").is_err());
+            drop(theirs);
+            assert!(from.send(&ours, b"answer").is_err());
+        }
     }
 
     #[test]

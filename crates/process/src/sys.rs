@@ -4,7 +4,7 @@
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -273,13 +273,18 @@ pub(crate) fn start_blocked_with(command: &mut std::process::Command, fd: &Owned
     unsafe { command.pre_exec(prepare) };
 }
 
+/// A Unix datagram that was received.
+pub(crate) struct Datagram {
+    pub(crate) length: usize,
+    pub(crate) credentials: Option<libc::ucred>,
+    /// The sender's address, as the kernel has it: empty without one, and an abstract one begins with 0.
+    pub(crate) name: Vec<u8>,
+}
+
 /// Receives one datagram without waiting, and what the kernel says of its sender. `SO_PASSCRED` must be set.
 ///
 /// Not rustix's: its process number cannot be 0, which is what a sender outside our PID namespace has.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    buffer: &mut [u8],
-) -> io::Result<(usize, Option<libc::ucred>)> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram> {
     /// Room for the credentials and nothing else, so that descriptors which are sent along are closed by the kernel.
     #[repr(C)]
     struct Control {
@@ -291,11 +296,14 @@ pub(crate) fn receive(
         iov_len: buffer.len(),
     };
     // SAFETY: numbers and null pointers only, for which all zeroes are valid.
-    let (mut control, mut message) = unsafe {
+    let (mut control, mut name, mut message) = unsafe {
         let control = MaybeUninit::<Control>::zeroed().assume_init();
+        let name = MaybeUninit::<libc::sockaddr_un>::zeroed().assume_init();
         let message = MaybeUninit::<libc::msghdr>::zeroed().assume_init();
-        (control, message)
+        (control, name, message)
     };
+    message.msg_name = (&raw mut name).cast();
+    message.msg_namelen = size_of::<libc::sockaddr_un>() as _;
     message.msg_iov = &raw mut part;
     message.msg_iovlen = 1;
     message.msg_control = (&raw mut control).cast();
@@ -309,7 +317,14 @@ pub(crate) fn receive(
     // It is all zeroes if the kernel had nothing to say.
     let header = &control.header;
     let told = (header.cmsg_level, header.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_CREDENTIALS);
-    Ok((read, told.then_some(control.credentials)))
+    let length =
+        (message.msg_namelen as usize).saturating_sub(offset_of!(libc::sockaddr_un, sun_path));
+    let name = name.sun_path.iter().map(|byte| byte.cast_unsigned());
+    Ok(Datagram {
+        length: read,
+        credentials: told.then_some(control.credentials),
+        name: name.take(length).collect(),
+    })
 }
 
 /// The home of a user, by all the sources of users that the system has. `None` for one whom none of them knows.

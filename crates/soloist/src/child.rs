@@ -14,6 +14,7 @@ use tracing::{info, warn};
 
 use crate::command::command;
 use crate::health::Checks;
+use crate::listener::Processes;
 use crate::notify::{Notice, NotifySocket};
 use crate::settings::Settings;
 use crate::store::Naming;
@@ -25,6 +26,8 @@ pub(crate) struct Child {
     life: Life,
     notify: Option<NotifySocket>,
     checks: Checks,
+    /// While it runs.
+    pid: Option<u32>,
 }
 
 /// How far the start is.
@@ -85,11 +88,20 @@ impl Child {
             life: Life::of(&settings.command[0]),
             notify,
             checks: Checks::new(settings),
+            pid: None,
         })
     }
 
     pub(crate) fn guard_pid(&self) -> u32 {
         self.tree.guard_pid()
+    }
+
+    /// While the child runs.
+    pub(crate) fn processes(&self) -> Option<Processes> {
+        Some(Processes {
+            child: self.pid?,
+            guard: self.guard_pid(),
+        })
     }
 
     /// The guard, once it has told of itself. `None` if it is gone before that.
@@ -137,6 +149,13 @@ impl Child {
         self.tree.signal(signal);
     }
 
+    /// Whether the Pod's end is near: who wants to know is told.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        if let Some(notify) = &mut self.notify {
+            notify.set_ending(ending);
+        }
+    }
+
     pub(crate) fn begin_checks(&mut self) {
         self.checks.begin();
     }
@@ -155,7 +174,11 @@ impl Child {
             named = named(&mut self.start) => self.named(named),
             event = self.tree.next_event() => {
                 let heard = self.life.hear(event);
+                if let Some(Happening::Exited(_)) = event {
+                    self.pid = None;
+                }
                 if let Some(Happening::Started { pid }) = event {
+                    self.pid = Some(pid);
                     info!(pid, guard, "the child has started");
                     return Heard::Events(self.checks.started().into_iter().collect());
                 }

@@ -167,9 +167,9 @@ pub(crate) enum Command {
     /// Shows it on this machine: three replicas, what hurts them, and the proof that there was never a second child.
     ///
     /// Needs nothing but this program. The replicas share a lease in a private temporary folder, and their child consumes a feed of
-    /// numbered messages. The leader is killed, frozen, stopped or told to hand over, its child crashes, its guard is killed: by keys, or
-    /// with --headless by itself. The proof and the time without a child for each switch are counted from what the children wrote. Nothing is left
-    /// behind. Exit codes: 0 the proof holds; 1 it does not, or the demo failed; 2 bad flags, no terminal, no temporary folder.
+    /// numbered messages. The leader is killed, frozen, cut off, stopped or told to hand over, its child crashes, its guard is killed: by buttons on
+    /// a page (its address is the first line) and keys on the terminal, or with --headless by itself. The proof and the time without a child for each switch are counted from what the children wrote. Nothing is left
+    /// behind. Exit codes: 0 the proof holds; 1 it does not, or the demo failed; 2 bad flags, the port is taken, no temporary folder.
     Demo(DemoArgs),
     /// What the demo starts of this program.
     #[command(hide = true)]
@@ -236,7 +236,7 @@ pub(crate) struct RunArgs {
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
     /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; or none: no election, every replica runs
-    /// the program; deprecated: configmap, endpoints [default: kubernetes in a Pod, file elsewhere]
+    /// the program; deprecated: configmap, endpoints, configmap+lease, endpoints+lease [default: kubernetes in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]

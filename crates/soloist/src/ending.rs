@@ -19,11 +19,19 @@ pub(crate) struct Ending {
     grace: Duration,
     /// What the hook takes, as we were told.
     assumed: Duration,
-    /// When the hook began.
-    prestop: Option<Moment>,
+    prestop: Option<Hook>,
     /// When we were asked to stop.
     stopping: Option<Moment>,
     lookup: Option<JoinHandle<Option<Duration>>>,
+}
+
+/// One that has told us, or several at once.
+#[derive(Clone, Copy, Debug)]
+struct Hook {
+    /// The first of them.
+    began: Moment,
+    /// One of them. The kubelet's is followed by a stop; whoever begins after that is another one.
+    has_ended: bool,
 }
 
 impl Ending {
@@ -38,13 +46,21 @@ impl Ending {
     }
 
     pub(crate) fn prestop_begins(&mut self, now: Moment) {
-        self.prestop = Some(now);
+        let other = self.prestop(now).filter(|other| !other.has_ended);
+        self.prestop = other.or(Some(Hook {
+            began: now,
+            has_ended: false,
+        }));
     }
 
     /// It began a little before it could tell us.
     pub(crate) fn prestop_ends(&mut self, now: Moment, took: Duration) {
         let began = now - took;
-        self.prestop = Some(self.prestop.map_or(began, |told| told.min(began)));
+        let told = self.prestop(now).map_or(began, |told| told.began);
+        self.prestop = Some(Hook {
+            began: told.min(began),
+            has_ended: true,
+        });
     }
 
     /// Whether the Pod should get no more traffic. A hook that nobody's end follows was run by hand, and is forgotten.
@@ -83,7 +99,7 @@ impl Ending {
         let stopping = self.stopping.unwrap_or(now);
         let since_stop = now.since(stopping);
         let before = match self.prestop(stopping) {
-            Some(began) => stopping.since(began),
+            Some(hook) => stopping.since(hook.began),
             None => self.assumed,
         };
         grace
@@ -92,10 +108,10 @@ impl Ending {
             .saturating_sub(since_stop)
     }
 
-    /// When the hook of this end began.
-    fn prestop(&self, now: Moment) -> Option<Moment> {
+    /// The hook of this end.
+    fn prestop(&self, now: Moment) -> Option<Hook> {
         let limit = self.grace + LEAST;
-        self.prestop.filter(|began| now.since(*began) <= limit)
+        self.prestop.filter(|hook| now.since(hook.began) <= limit)
     }
 
     fn look_up(&mut self) {
@@ -167,6 +183,20 @@ mod tests {
         let mut ending = ending(0);
         ending.prestop_begins(t(100));
         assert_eq!(stopped(ending, 131).left_of(s(30), t(131)), s(2));
+    }
+
+    #[test]
+    fn of_two_hooks_at_once_the_first_counts_and_after_the_end_of_one_the_next() {
+        let mut ending = ending(0);
+        ending.prestop_begins(t(100));
+        ending.prestop_begins(t(110));
+        // It is stopped before one of them has ended: that of the kubelet may be the first.
+        assert_eq!(stopped(ending, 112).left_of(s(30), t(112)), s(18));
+        let mut ending = self::ending(0);
+        ending.prestop_begins(t(100));
+        ending.prestop_ends(t(102), s(2));
+        ending.prestop_begins(t(110));
+        assert_eq!(stopped(ending, 112).left_of(s(30), t(112)), s(28));
     }
 
     #[test]

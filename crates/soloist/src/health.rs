@@ -81,6 +81,8 @@ impl Checks {
                 }
                 None
             }
+            // The socket's.
+            Notice::TellOfEnding => None,
         }
     }
 

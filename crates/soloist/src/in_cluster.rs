@@ -74,6 +74,11 @@ impl InCluster {
         }
     }
 
+    /// Whether the Pod's end is near.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        self.announcer.set_ending(ending);
+    }
+
     /// `released`: the last try to release the lease has landed.
     pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
         match notice {

@@ -15,9 +15,10 @@ use soloist_elector::{StoreError, WatchEnded, clock};
 use tracing::{debug, error, info, warn};
 
 use crate::listener::Contact;
+use crate::term_summary::TermSummary;
 
 /// Writes the log, and remembers what it needs for that.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Log {
     last_error: Option<(OpId, StoreError)>,
     /// When the store last told us something.
@@ -29,6 +30,7 @@ pub(crate) struct Log {
     unopposed: bool,
     /// What became of the last try to release the lease; `None` without one.
     release: Option<Release>,
+    terms: TermSummary,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,16 +41,22 @@ enum Release {
 }
 
 impl Log {
-    /// With or without an election.
-    pub(crate) fn about(election: bool) -> Self {
+    /// Who takes part in the election, if there is one.
+    pub(crate) fn about(candidate: Option<Identity>) -> Self {
         Self {
-            unopposed: !election,
-            ..Self::default()
+            last_error: None,
+            heard_at: None,
+            cut_off: false,
+            repeats: Repeats::default(),
+            unopposed: candidate.is_none(),
+            release: None,
+            terms: TermSummary::new(candidate),
         }
     }
 
     /// What came from the store.
     pub(crate) fn arrived(&mut self, now: Moment, arrival: &Arrival) {
+        self.terms.arrived(now, arrival);
         if let Arrival::Answer {
             kind: RequestKind::Release,
             error,
@@ -152,8 +160,14 @@ impl Log {
                 info!(%from, %to, "state");
             }
             Notice::Elected(_) | Notice::Left if self.unopposed => {}
-            Notice::State { from, to } => info!(%from, %to, "state"),
+            Notice::State { from, to } => {
+                if *to == StateName::Leader {
+                    self.terms.child_is_up(clock::now());
+                }
+                info!(%from, %to, "state");
+            }
             Notice::Elected(elected) => {
+                self.terms.elected(clock::now(), *elected);
                 let (term, token) = (elected.term, elected.token);
                 info!(%term, %token, claim = ?elected.claim, "elected");
             }
@@ -161,17 +175,27 @@ impl Log {
                 let left = Human(valid_until.since(clock::now()));
                 debug!(%left, "the lease is renewed");
             }
-            Notice::Lost(Loss::Resigned) => info!(
-                "the term ends as planned; the lease is kept until nothing is left of the child"
-            ),
-            Notice::Lost(loss) => warn!(?loss, "the lease is lost"),
-            Notice::Left => match self.release.take() {
-                Some(Release::Landed) => info!("the lease is released"),
-                Some(Release::Failed) => {
-                    warn!("the lease could not be released, so that it has to run out");
+            Notice::Lost(loss) => {
+                self.terms.lost(loss);
+                match loss {
+                    Loss::Resigned => info!(
+                        "the term ends as planned; the lease is kept until nothing is left of the child"
+                    ),
+                    loss => warn!(?loss, "the lease is lost"),
                 }
-                None => debug!("there was nothing to release"),
-            },
+            }
+            Notice::Left => {
+                let release = self.release.take();
+                match release {
+                    Some(Release::Landed) => info!("the lease is released"),
+                    Some(Release::Failed) => {
+                        warn!("the lease could not be released, so that it has to run out");
+                    }
+                    None => debug!("there was nothing to release"),
+                }
+                let released = matches!(release, Some(Release::Landed));
+                self.terms.left(clock::now(), released);
+            }
             Notice::Holder(Some(leader)) => info!(%leader, "the leader is"),
             Notice::Holder(None) => info!("nobody leads"),
             Notice::Ordered(Ordered::Handover(Some(heir))) => {
@@ -198,6 +222,11 @@ impl Log {
                 }
             }
         }
+    }
+
+    /// A child is started for the term.
+    pub(crate) const fn child_starts(&mut self) {
+        self.terms.child_starts();
     }
 
     fn kill_takes_long(&self, since: Moment) {
@@ -262,6 +291,10 @@ mod tests {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    fn candidate() -> Log {
+        Log::about(Identity::try_new("r0").ok())
+    }
+
     fn failed(error: StoreError) -> Arrival {
         failed_to(RequestKind::Acquire, error)
     }
@@ -290,17 +323,17 @@ mod tests {
     fn a_lost_race_is_no_warning_and_needs_no_servers_sentence() {
         let sentence = "the object has been modified";
         let lost = failed(StoreError::LostRace(sentence.into()));
-        let line = said(|| Log::default().arrived(clock::now(), &lost));
+        let line = said(|| candidate().arrived(clock::now(), &lost));
         assert!(line.contains("INFO another replica was quicker"), "{line}");
         assert!(!line.contains(sentence), "{line}");
         let mute = failed(StoreError::Unknown("no answer within 2.5s".into()));
-        let line = said(|| Log::default().arrived(clock::now(), &mute));
+        let line = said(|| candidate().arrived(clock::now(), &mute));
         assert!(line.contains("WARN"), "{line}");
     }
 
     #[test]
     fn a_release_that_failed_is_not_told_as_one_that_landed() {
-        let mut log = Log::default();
+        let mut log = candidate();
         let line = said(|| log.notice(&Notice::Left));
         assert!(!line.contains("released"), "it held nothing: {line}");
         log.arrived(clock::now(), &answered(RequestKind::Release));
@@ -317,7 +350,7 @@ mod tests {
 
     #[test]
     fn who_is_cut_off_counts_from_when_it_last_heard_something() {
-        let mut log = Log::default();
+        let mut log = candidate();
         let mute = failed(StoreError::Unknown("no answer within 2.5s".into()));
         let start = clock::now();
         let after = |seconds| start + Duration::from_secs(seconds);

@@ -1,26 +1,25 @@
 //! All who are told what the main loop sees and does: the log, and the listener if there is one.
 
-use soloist_core::ids::TreeId;
+use soloist_core::ids::{Identity, TreeId};
 use soloist_core::node::{Node, Notice, TreeCommand, TreeEvent};
 use soloist_core::time::Moment;
 use soloist_elector::carrier::Arrival;
 use soloist_elector::clock;
 
-use crate::listener::{BEAT_EVERY, Publisher};
+use crate::listener::{BEAT_EVERY, Processes, Publisher};
 use crate::notices::Log;
 
 /// None of them is waited for.
-#[derive(Default)]
 pub(crate) struct Observers {
     log: Log,
     publisher: Option<Publisher>,
 }
 
 impl Observers {
-    /// With or without an election, and a listener.
-    pub(crate) fn new(election: bool, publisher: Option<Publisher>) -> Self {
+    /// With or without somebody to elect, and a listener.
+    pub(crate) fn new(candidate: Option<Identity>, publisher: Option<Publisher>) -> Self {
         Self {
-            log: Log::about(election),
+            log: Log::about(candidate),
             publisher,
         }
     }
@@ -34,9 +33,9 @@ impl Observers {
     }
 
     /// The loop has turned; all that was to be done is done, or under way.
-    pub(crate) fn turn(&mut self, node: &Node, ending: bool) {
+    pub(crate) fn turn(&mut self, node: &Node, ending: bool, processes: Option<Processes>) {
         if let Some(publisher) = &mut self.publisher {
-            publisher.turn(node, self.log.contact(), ending);
+            publisher.turn(node, self.log.contact(), ending, processes);
         }
     }
 
@@ -63,6 +62,9 @@ impl Observers {
 
     /// What it wants to be done with a tree.
     pub(crate) fn ordered(&mut self, node: &Node, tree: TreeId, command: TreeCommand) {
+        if matches!(command, TreeCommand::Start { .. }) {
+            self.log.child_starts();
+        }
         if let Some(publisher) = &mut self.publisher {
             publisher.ordered(tree, command, node.state());
         }

@@ -74,22 +74,25 @@ impl OwnPod {
 
     /// The grace period that this Pod has: of its deletion, or as its manifest says.
     pub(crate) async fn grace_period(&self) -> Option<Duration> {
+        grace_period_of(&self.read().await?)
+    }
+
+    /// Whether the Pod has the network of its node, and so everybody's connections. `None` if we may not know.
+    pub(crate) async fn has_hosts_network(&self) -> Option<bool> {
+        Some(self.read().await?["spec"]["hostNetwork"] == true)
+    }
+
+    async fn read(&self) -> Option<Value> {
         let asking = async {
             let client = self.client().await?;
             let (namespace, name) = (&self.namespace, &self.name);
             let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
             get(&client, &path).await
         };
-        match timeout(PATIENCE, asking)
-            .await
-            .unwrap_or(Err(Failure::Silence))
-        {
-            Ok(pod) => grace_period_of(&pod),
-            Err(failure) => {
-                debug!(%failure, "the Pod's real grace period is not known");
-                None
-            }
-        }
+        let asked = timeout(PATIENCE, asking).await;
+        let read = asked.unwrap_or(Err(Failure::Silence));
+        read.inspect_err(|failure| debug!(%failure, "the Pod itself is not known"))
+            .ok()
     }
 }
 

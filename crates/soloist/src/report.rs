@@ -32,6 +32,8 @@ pub(crate) mod read {
     pub(crate) const CLUSTER: &str = "docs/kubernetes.md, Which cluster, which namespace, who";
     pub(crate) const POD: &str = "docs/kubernetes.md, The Pod";
     pub(crate) const OPERATIONS: &str = "docs/operations.md";
+    pub(crate) const SAFETY: &str = "docs/safety.md";
+    pub(crate) const PRESTOP: &str = "docs/kubernetes.md, The end of a Pod";
     pub(crate) const CONTRACT: &str = "docs/child-contract.md";
 }
 

@@ -207,7 +207,10 @@ impl Runner {
 
     fn turn(&mut self) {
         let ending = self.ending.is_near(clock::now());
-        self.observers.turn(&self.node, ending);
+        self.trees.set_ending(ending);
+        self.cluster.set_ending(ending);
+        let processes = self.node.tree().and_then(|tree| self.trees.processes(tree));
+        self.observers.turn(&self.node, ending, processes);
     }
 
     fn signalled(&mut self, now: Moment, signal: Signalled) {
@@ -243,8 +246,12 @@ impl Runner {
     fn asked(&mut self, now: Moment, asked: Asked) {
         let answer = match &asked.request {
             Request::Status => self.status(now),
-            Request::PrestopBegins => {
+            Request::PrestopBegins { max } => {
                 info!("preStop: the Pod's end is near");
+                let grace = self.settings.grace_period;
+                if let Some(max) = max.filter(|max| *max >= grace) {
+                    warn!(max = %Human(max), grace = %Human(grace), "the hook's --max is not less than the grace period: the kubelet would end both at once");
+                }
                 self.ending.prestop_begins(now);
                 let mut answer = protocol::done();
                 answer["listen_port"] = self.settings.listen.map(ListenAddress::port).into();
@@ -461,7 +468,7 @@ mod tests {
     async fn waiting_to_restart(store: &MemoryStore) -> (Node, StoreCarrier, Observers) {
         let limit = Duration::from_secs(2);
         let mut carrier = StoreCarrier::new(store.clone(), limit);
-        let (mut node, mut observers) = (node(), Observers::default());
+        let (mut node, mut observers) = (node(), Observers::new(None, None));
         let first = loop {
             if let Some(tree) = carry_out(&mut node, &mut carrier) {
                 break tree;

@@ -17,7 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
-use crate::listener::ListenAddress;
+use crate::listener::{ListenAddress, Timeouts};
 use crate::store::{Location, StoreChoice, default_path};
 
 /// Everything that `soloist run` needs to know.
@@ -54,16 +54,17 @@ impl TryFrom<RunArgs> for Settings {
     fn try_from(args: RunArgs) -> anyhow::Result<Self> {
         let store = args.store.clone().unwrap_or_else(StoreChoice::fitting);
         if store == StoreChoice::None {
-            refuse_what_needs_a_lease(&args)?;
+            refuse_what_needs_a_lease(&args.timings, &args.health, args.wait.is_some())?;
         }
         ensure!(
-            !args.pod.label_role || matches!(store, StoreChoice::Kubernetes(_)),
+            !args.pod.label_role
+                || matches!(store, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_)),
             "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
         );
         let name = match (args.name, &store) {
             (Some(name), _) => name,
             (None, StoreChoice::File(_) | StoreChoice::None) => name_of(&args.command[0]),
-            (None, StoreChoice::Kubernetes(_)) => {
+            (None, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_)) => {
                 return Err(needs_a_name(
                     "Kubernetes",
                     "in the namespace",
@@ -84,7 +85,7 @@ impl TryFrom<RunArgs> for Settings {
             StoreChoice::File(Some(path)) => Location::File(path),
             StoreChoice::File(None) => Location::File(default_path(&name)?),
             StoreChoice::Etcd(address) => Location::Etcd(args.etcd.lease(&address, &name)),
-            StoreChoice::Kubernetes(resource) => {
+            StoreChoice::Kubernetes(resource) | StoreChoice::Pair(resource) => {
                 let mut options = Options::lease(&name).resource(resource);
                 if let Some(namespace) = args.namespace {
                     options = options.namespace(namespace);
@@ -95,7 +96,10 @@ impl TryFrom<RunArgs> for Settings {
                 if let Some(context) = args.context {
                     options = options.context(context);
                 }
-                Location::Kubernetes(options)
+                match store {
+                    StoreChoice::Pair(_) => Location::Pair(options),
+                    _ => Location::Kubernetes(options),
+                }
             }
             StoreChoice::None => Location::Nowhere,
         };
@@ -128,6 +132,25 @@ impl TryFrom<RunArgs> for Settings {
 
 impl Settings {
     /// What follows from the settings, for the first line of the log.
+    /// For the listener.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        let Policy {
+            ladder,
+            timings,
+            on_loss,
+            ..
+        } = self.policy;
+        Timeouts {
+            grace: self.grace_period,
+            ladder,
+            timings,
+            loss_grace: match on_loss {
+                OnLoss::Strict => timings.loss_grace(),
+                OnLoss::Graceful => ladder.stop(),
+            },
+        }
+    }
+
     pub(crate) fn ladder_in_words(&self) -> String {
         let Policy {
             ladder, timings, ..
@@ -163,21 +186,25 @@ impl Settings {
 }
 
 /// Who sets these expects a lease that there is not.
-fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
+pub(crate) fn refuse_what_needs_a_lease(
+    timings: &TimingArgs,
+    health: &HealthArgs,
+    waits: bool,
+) -> anyhow::Result<()> {
     let TimingArgs {
         preset,
         lease_duration,
         renew_deadline,
         retry_period,
         on_loss,
-    } = &args.timings;
+    } = timings;
     let about_leases = [
         ("--lease-duration", lease_duration.is_some()),
         ("--renew-deadline", renew_deadline.is_some()),
         ("--retry-period", retry_period.is_some()),
         ("--preset", !matches!(preset, PresetArg::Standard)),
         ("--on-loss", !matches!(on_loss, OnLossArg::Strict)),
-        ("--wait", args.wait.is_some()),
+        ("--wait", waits),
     ];
     if let Some((flag, _)) = about_leases.iter().find(|(_, given)| *given) {
         bail!(
@@ -186,7 +213,7 @@ fn refuse_what_needs_a_lease(args: &RunArgs) -> anyhow::Result<()> {
         );
     }
     ensure!(
-        !matches!(args.health.on_unhealthy, OnUnhealthyArg::StepDown),
+        !matches!(health.on_unhealthy, OnUnhealthyArg::StepDown),
         "--on-unhealthy step-down lets another replica lead, and with --store none nobody does: every replica runs the program. Write \
          --on-unhealthy restart, or name another store"
     );

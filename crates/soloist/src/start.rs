@@ -20,12 +20,13 @@ use crate::in_cluster::InCluster;
 use crate::listener::{self, About, BEAT_EVERY, Listener, Publisher};
 use crate::logging::DroppedLines;
 use crate::observers::Observers;
+use crate::own_pod::OwnPod;
 use crate::run::{Inputs, Runner, waited_in_vain};
 use crate::settings::Settings;
 use crate::signals::{self, Signalled};
 use crate::socket_folder::clear_leftovers;
 use crate::trees::Trees;
-use crate::{notify, store};
+use crate::{notify, store, termination_message};
 
 /// Runs until it is told to stop; the exit code.
 pub(crate) async fn run(
@@ -59,7 +60,7 @@ pub(crate) async fn run(
         identity: identity.clone(),
         store: store.to_string(),
         elects: !store.is_nowhere(),
-        lease: settings.policy.timings.lease().get(),
+        timeouts: settings.timeouts(),
         started: clock::now(),
     };
     let publisher = match listener {
@@ -88,15 +89,24 @@ pub(crate) async fn run(
             return Ok(waited_in_vain());
         }
     };
+    if let Some(store) = &connected.cluster {
+        if let Some(pod) = &config.pod {
+            termination_message::leave(pod, instance);
+        }
+        if let Some(pod) = OwnPod::find() {
+            store.believe_reported_deaths(instance, &pod.namespace);
+        }
+    }
     let cluster = InCluster::start(connected.cluster, identity.clone(), settings.label_role);
     let carrier = connected.carrier;
     let node = match &carrier {
         Some(_) => Node::new(clock::now(), config, settings.policy),
         None => Node::unopposed(clock::now(), settings.policy),
     };
+    let candidate = carrier.is_some().then(|| identity.clone());
     let trees = Trees::new(supervisor, identity, connected.guard_names);
     let inputs = Inputs { signals, control };
-    let observers = Observers::new(carrier.is_some(), publisher);
+    let observers = Observers::new(candidate, publisher);
     let runner = Runner::new(settings, node, carrier, trees, inputs, cluster, observers);
     runner.waits_until(wait_until).run().await
 }

@@ -13,7 +13,7 @@ use soloist_core::time::Human;
 use soloist_core::timings::Timings;
 use soloist_elector::etcd::{self, EtcdStore};
 use soloist_elector::file::{FileStore, ProcessRef};
-use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
+use soloist_elector::kubernetes::{KubernetesStore, Options, PairStore, Resource};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError};
 use soloist_process::User;
 use tokio::time::timeout;
@@ -23,6 +23,8 @@ use tracing::warn;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StoreChoice {
     Kubernetes(Resource),
+    /// In this object and in a Lease, for moving from the one to the other.
+    Pair(Resource),
     Etcd(etcd::Address),
     File(Option<PathBuf>),
     /// There is no lease: every replica runs the program.
@@ -37,6 +39,8 @@ impl FromStr for StoreChoice {
             None if text == "kubernetes" => Ok(Self::Kubernetes(Resource::Lease)),
             None if text == "configmap" => Ok(Self::Kubernetes(Resource::ConfigMap)),
             None if text == "endpoints" => Ok(Self::Kubernetes(Resource::Endpoints)),
+            None if text == "configmap+lease" => Ok(Self::Pair(Resource::ConfigMap)),
+            None if text == "endpoints+lease" => Ok(Self::Pair(Resource::Endpoints)),
             None if text == "file" => Ok(Self::File(None)),
             None if text == "none" => Ok(Self::None),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(Some(path.into()))),
@@ -46,7 +50,7 @@ impl FromStr for StoreChoice {
             }
             _ => Err(format!(
                 "{text:?} is not a store: write kubernetes, etcd:HOST:PORT/PREFIX, file, file:PATH, or none to run the program in every \
-                 replica (or, deprecated, configmap or endpoints)"
+                 replica (or, deprecated, configmap or endpoints, and configmap+lease or endpoints+lease to move away from them)"
             )),
         }
     }
@@ -66,6 +70,7 @@ impl StoreChoice {
 #[derive(Clone, Debug)]
 pub(crate) enum Location {
     Kubernetes(Options),
+    Pair(Options),
     Etcd(etcd::Options),
     File(PathBuf),
     /// There is none.
@@ -88,7 +93,7 @@ pub(crate) struct NoLease;
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Kubernetes(_) => write!(f, "kubernetes"),
+            Self::Kubernetes(_) | Self::Pair(_) => write!(f, "kubernetes"),
             Self::Etcd(options) => write!(f, "etcd:{}", options.address()),
             Self::File(path) => write!(f, "file:{}", path.display()),
             Self::Nowhere => write!(f, "none"),
@@ -151,14 +156,28 @@ pub(crate) async fn connect(location: Location, timings: &Timings) -> anyhow::Re
             let store = KubernetesStore::connect(options).await?;
             if store.resource() != Resource::Lease {
                 warn!(
-                    "a lock on {} is deprecated, and slower to watch than a Lease. Stop all replicas and start them with --store kubernetes; \
+                    "a lock on {} is deprecated, and slower to watch than a Lease. Move on in two rollouts, the first to --store {}+lease; \
                      see docs/kubernetes.md, From a ConfigMap or Endpoints to a Lease",
-                    store.resource().kind()
+                    store.resource().kind(),
+                    store.resource().kind().to_lowercase(),
                 );
             }
             let carrier = StoreCarrier::new(store.clone(), limit);
             Ok(Connected {
                 cluster: Some(store),
+                ..Connected::to(Some(carrier), None, limit)
+            })
+        }
+        Location::Pair(options) => {
+            let store = PairStore::connect(options).await?;
+            warn!(
+                "the lease is kept twice, for moving to a Lease. When all replicas do so, and no other elector is left that knows the old \
+                 lock only, go on to --store kubernetes; see docs/kubernetes.md, From a ConfigMap or Endpoints to a Lease"
+            );
+            let lease = store.lease().clone();
+            let carrier = StoreCarrier::new(store, limit);
+            Ok(Connected {
+                cluster: Some(lease),
                 ..Connected::to(Some(carrier), None, limit)
             })
         }
@@ -224,6 +243,8 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(StoreChoice::Kubernetes(resource)));
         }
+        let pair = StoreChoice::Pair(Resource::Endpoints);
+        assert_eq!("endpoints+lease".parse(), Ok(pair));
         assert_eq!("file".parse(), Ok(StoreChoice::File(None)));
         assert_eq!("none".parse(), Ok(StoreChoice::None));
         let path = StoreChoice::File(Some("/x/y".into()));
@@ -237,6 +258,8 @@ mod tests {
             "etcd:a:b",
             "file:",
             "kubernetes:x",
+            "kubernetes+lease",
+            "lease+configmap",
             "none:x",
         ] {
             assert!(wrong.parse::<StoreChoice>().is_err(), "{wrong}");

@@ -12,6 +12,7 @@ use soloist_process::{Signal, Supervisor};
 use tracing::{debug, info};
 
 use crate::child::{Child, Heard, Role};
+use crate::listener::Processes;
 use crate::settings::Settings;
 use crate::store::GuardNames;
 
@@ -27,6 +28,8 @@ pub(crate) struct Trees {
     remains: Vec<Child>,
     /// What has happened and was not fetched yet.
     events: VecDeque<(TreeId, TreeEvent)>,
+    /// The Pod's end is near.
+    ending: bool,
 }
 
 /// Nothing more will be heard of a tree that was not said to be empty.
@@ -43,6 +46,7 @@ impl Trees {
             to_prepare: None,
             remains: Vec::new(),
             events: VecDeque::new(),
+            ending: false,
         }
     }
 
@@ -95,6 +99,11 @@ impl Trees {
         &self.identity
     }
 
+    /// The child and its guard, once the child runs.
+    pub(crate) fn processes(&self, tree: TreeId) -> Option<Processes> {
+        self.children.get(&tree)?.processes()
+    }
+
     /// Whether there is something to do that takes milliseconds, in which nothing else is done, and that can wait.
     pub(crate) fn has_housework(&self) -> bool {
         self.to_prepare.is_some() || !self.remains.is_empty()
@@ -111,8 +120,9 @@ impl Trees {
             return;
         };
         match Child::prepare(&self.supervisor, settings, &self.identity) {
-            Ok(child) => {
+            Ok(mut child) => {
                 debug!(process = child.guard_pid(), "a guard waits");
+                child.set_ending(self.ending);
                 self.children.insert(tree, child);
             }
             Err(failure) => self.fail(tree, failure),
@@ -123,6 +133,14 @@ impl Trees {
     pub(crate) fn signal(&self, tree: TreeId, signal: Signal) {
         if let Some(child) = self.children.get(&tree) {
             child.signal(signal);
+        }
+    }
+
+    /// Whether the Pod's end is near, for children that want to know.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        if std::mem::replace(&mut self.ending, ending) != ending {
+            let children = self.children.values_mut();
+            children.for_each(|child| child.set_ending(ending));
         }
     }
 

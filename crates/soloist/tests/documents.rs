@@ -114,6 +114,47 @@ fn leads_and_is_well(replica: &str, doctor: &str) {
     assert!(examined.status.success(), "{examined:?}");
 }
 
+/// What is not run is at least understood: the program reads all words up to its help.
+#[test]
+fn every_command_of_the_documents_has_flags_that_exist() {
+    let mut read = 0;
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let docs = docs.filter(|name| name.ends_with(".md"));
+    let mut pages: Vec<String> = docs.map(|name| format!("docs/{name}")).collect();
+    pages.extend(["README.md", "README.ja.md"].map(str::to_owned));
+    for page in pages {
+        for line in commands(&page) {
+            let Some(words) = words_of_soloist(&line) else {
+                continue;
+            };
+            read += 1;
+            let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
+                .args(&words)
+                .arg("--help")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{page}: {line}: {output:?}");
+        }
+    }
+    assert!(read > 15, "{read}");
+}
+
+/// What follows `soloist` in a command, without brackets around what may be left out, up to the program that is run.
+fn words_of_soloist(line: &str) -> Option<Vec<String>> {
+    let line = line.replace("cargo run -p soloist -- ", "soloist ");
+    let words = line
+        .split_whitespace()
+        .skip_while(|word| !["soloist", "target/debug/soloist"].contains(word));
+    let words = words
+        .skip(1)
+        .take_while(|word| !["--", "|", ">", "<", "#", "&&"].contains(word));
+    let words: Vec<String> = words
+        .map(|word| word.trim_matches(['[', ']', '`']).to_owned())
+        .collect();
+    (!words.is_empty()).then_some(words)
+}
+
 #[test]
 fn every_page_is_in_the_book_and_every_link_leads_somewhere() {
     let summary = read("docs/SUMMARY.md");
@@ -173,24 +214,90 @@ fn anchor_of(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-#[test]
-fn the_log_has_the_lines_that_are_explained() {
+/// The lines of the log that operations.md explains, each without what follows.
+fn explained() -> Vec<String> {
     let operations = read("docs/operations.md");
     let table = operations.split_once("## Each line of the log").unwrap().1;
     let table = table.split("\n## ").next().unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| `"));
-    let lines: Vec<&str> = rows.map(|row| row.split('`').nth(1).unwrap()).collect();
+    let lines: Vec<_> = rows
+        .map(|row| row.split('`').nth(1).unwrap().to_owned())
+        .collect();
     assert!(lines.len() > 20);
+    lines
+}
+
+/// What can be in the log of `soloist run`.
+fn sources() -> String {
     let mut sources = String::new();
-    for folder in ["crates/soloist/src", "crates/process/src"] {
+    for folder in [
+        "crates/soloist/src",
+        "crates/process/src",
+        "crates/elector/src/etcd",
+        "crates/elector/src/file",
+        "crates/elector/src/kubernetes",
+    ] {
         collect(&root().join(folder), &mut sources);
     }
-    for line in lines {
+    sources
+}
+
+#[test]
+fn the_log_has_the_lines_that_are_explained() {
+    let sources = sources();
+    for line in explained() {
         assert!(
             sources.contains(&format!("\"{line}")),
             "nobody says {line:?}"
         );
     }
+}
+
+#[test]
+fn each_line_of_the_log_is_explained() {
+    let (explained, sources) = (explained(), sources());
+    let (mut said, mut missing) = (0, Vec::new());
+    for level in ["info!(", "warn!(", "error!("] {
+        for call in sources.split(level).skip(1) {
+            let Some(line) = longest_text(call) else {
+                continue;
+            };
+            // A sentence that others have made: of the store, of a panic.
+            if line.starts_with('{') {
+                continue;
+            }
+            said += 1;
+            if !explained.iter().any(|known| line.starts_with(known)) {
+                missing.push(line);
+            }
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "not in docs/operations.md: {missing:#?}"
+    );
+    assert!(said > 40, "{said}");
+}
+
+/// Of the arguments up to the closing bracket.
+fn longest_text(call: &str) -> Option<String> {
+    let mut depth = 1;
+    let (mut texts, mut text): (Vec<String>, Option<String>) = (Vec::new(), None);
+    let mut characters = call.chars();
+    while let Some(c) = characters.next() {
+        match (&mut text, c) {
+            (Some(_), '"') => texts.extend(text.take()),
+            // A line that goes on below, or a quoted character.
+            (Some(text), '\\') => text.extend(characters.next().filter(|c| *c != '\n')),
+            (Some(text), c) => text.push(c),
+            (None, '"') => text = Some(String::new()),
+            (None, '(') => depth += 1,
+            (None, ')') if depth == 1 => break,
+            (None, ')') => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    texts.into_iter().max_by_key(String::len)
 }
 
 fn collect(folder: &Path, sources: &mut String) {

@@ -91,7 +91,9 @@ fn a_copy_that_is_running_is_replaced() {
 fn a_folder_that_is_missing_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
-    let errors = errors(&install(&missing.join("soloist")));
+    let output = install(&missing.join("soloist"));
+    assert_eq!(output.status.code(), Some(1));
+    let errors = errors(&output);
     assert!(
         errors.contains(&format!("no folder {}", missing.display())),
         "{errors}"

@@ -1,7 +1,8 @@
 //! What the child says of itself, in systemd's notify protocol. Never waits: a supervisor that does not listen must
-//! not stop the work.
+//! not stop the work. And what soloist says in return: that the end is near.
 
 use std::ffi::OsStr;
+use std::future::pending;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram as StdDatagram};
@@ -14,6 +15,10 @@ use tracing::warn;
 
 /// Longer texts are cut: a datagram has its limits, and a status is one line.
 const LONGEST_STATUS: usize = 1024;
+
+/// What asks soloist to tell us of the end, and what it says then. Others do not know it.
+const TELL_OF_ENDING: &str = "X_SOLOIST_ENDING=tell";
+const ENDING: &str = "ENDING=1";
 
 /// The way to whoever started us, if it wants to know.
 #[derive(Clone, Debug)]
@@ -36,6 +41,7 @@ struct Unsaid {
     ready: bool,
     stopping: bool,
     alive: bool,
+    tell_of_ending: bool,
     status: Option<String>,
 }
 
@@ -49,6 +55,7 @@ impl Unsaid {
             (self.ready, "READY=1"),
             (self.alive, "WATCHDOG=1"),
             (self.stopping, "STOPPING=1"),
+            (self.tell_of_ending, TELL_OF_ENDING),
         ] {
             if said {
                 lines.push(line.to_owned());
@@ -90,6 +97,23 @@ impl Notices {
 
     pub(crate) fn alive(&self) {
         self.say(|unsaid| unsaid.alive = true);
+    }
+
+    /// Waits until soloist says that the end is near: for ever, if nobody does.
+    pub(crate) async fn ending(&self) {
+        let Some(line) = &self.line else {
+            return pending().await;
+        };
+        self.say(|unsaid| unsaid.tell_of_ending = true);
+        let mut message = [0; 256];
+        loop {
+            match line.wait.recv(&mut message).await {
+                Ok(length) if has_line(&message[..length], ENDING) => return,
+                Ok(_) => {}
+                // It is gone, and so is who would tell us.
+                Err(_) => return pending().await,
+            }
+        }
     }
 
     pub(crate) fn status(&self, text: &str) {
@@ -142,17 +166,36 @@ impl Line {
     }
 }
 
+fn has_line(message: &[u8], wanted: &str) -> bool {
+    let mut lines = message.split(|byte| *byte == b'\n');
+    lines.any(|line| line == wanted.as_bytes())
+}
+
 fn connect(name: &OsStr) -> io::Result<(StdDatagram, UnixDatagram)> {
     let address = match name.as_bytes() {
         // As systemd writes the abstract ones.
         [b'@', name @ ..] => abstract_address(name)?,
         _ => SocketAddr::from_pathname(name)?,
     };
-    let socket = StdDatagram::unbound()?;
+    let socket = answerable()?;
     socket.set_nonblocking(true)?;
+    // From now on the kernel takes nothing for it from anybody else.
     socket.connect_addr(&address)?;
     let wait = UnixDatagram::from_std(socket.try_clone()?)?;
     Ok((socket, wait))
+}
+
+/// A socket with an abstract name that the kernel chooses, so that it needs no file.
+#[cfg(target_os = "linux")]
+fn answerable() -> io::Result<StdDatagram> {
+    let socket = StdDatagram::unbound()?;
+    rustix::net::bind(&socket, &rustix::net::SocketAddrUnix::new_unnamed())?;
+    Ok(socket)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn answerable() -> io::Result<StdDatagram> {
+    StdDatagram::unbound()
 }
 
 #[cfg(target_os = "linux")]
@@ -203,6 +246,32 @@ mod tests {
         assert_eq!(hear(&listener).await, "STATUS=at 12 % READY=1");
         assert_eq!(hear(&listener).await, "WATCHDOG=1");
         assert_eq!(hear(&listener).await, "STOPPING=1");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn who_asks_for_it_is_told_of_the_end_and_by_nobody_else_than_its_listener() {
+        use std::os::linux::net::SocketAddrExt;
+
+        let (_folder, listener, notices) = listener();
+        let mut ending = std::pin::pin!(notices.ending());
+        let mut message = [0; 64];
+        let (length, from) = tokio::select! {
+            () = &mut ending => panic!("nobody has said so"),
+            heard = listener.recv_from(&mut message) => heard.unwrap(),
+        };
+        assert_eq!(&message[..length], b"X_SOLOIST_ENDING=tell");
+        let from = SocketAddr::from(from);
+        assert!(from.as_abstract_name().is_some(), "{from:?}");
+        let say =
+            |socket: &StdDatagram, message: &str| socket.send_to_addr(message.as_bytes(), &from);
+        let stranger = StdDatagram::unbound().unwrap();
+        let refused = say(&stranger, ENDING).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+        let listener = listener.into_std().unwrap();
+        say(&listener, "ENDING=0\nwhatever").unwrap();
+        say(&listener, "SOMETHING=1\nENDING=1").unwrap();
+        timeout(LIMIT, ending).await.expect("it is told");
     }
 
     #[tokio::test]

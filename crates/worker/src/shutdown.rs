@@ -19,6 +19,7 @@ pub struct Shutdown {
 struct Level {
     budget: Duration,
     above: Option<Shutdown>,
+    announced: CancellationToken,
     begun: Mark,
     hurried: Mark,
 }
@@ -52,6 +53,7 @@ impl Shutdown {
         Self::from_level(Level {
             budget,
             above: None,
+            announced: CancellationToken::new(),
             begun,
             hurried,
         })
@@ -63,6 +65,7 @@ impl Shutdown {
         Self::from_level(Level {
             budget,
             above: Some(self.clone()),
+            announced: self.level.announced.child_token(),
             begun: Mark::new(self.level.begun.token.child_token()),
             hurried: Mark::new(self.level.hurried.token.child_token()),
         })
@@ -74,9 +77,27 @@ impl Shutdown {
         }
     }
 
+    /// Says of this level and of all below that the shutdown will come soon. All goes on; but who waits for new requests sends
+    /// its clients elsewhere meanwhile. It cannot be taken back.
+    pub fn announce(&self) {
+        self.level.announced.cancel();
+    }
+
+    /// Whether the shutdown was announced, or has begun, here or above.
+    #[must_use]
+    pub fn is_announced(&self) -> bool {
+        self.level.announced.is_cancelled()
+    }
+
+    /// Waits until the shutdown is announced, or begins.
+    pub async fn announced(&self) {
+        self.level.announced.cancelled().await;
+    }
+
     /// Begins the shutdown of this level and of all below. Only the first time counts.
     pub fn begin(&self) {
         self.level.begun.set();
+        self.announce();
     }
 
     /// Whether the shutdown has begun, here or above.

@@ -54,7 +54,8 @@ pub enum WorkerError {
 
 impl Worker {
     /// Reads the environment and listens to SIGTERM and SIGINT from now on: the first begins the shutdown, the second
-    /// ends its time. Needs tokio's runtime.
+    /// ends its time. When soloist says that the Pod's end is near, the shutdown is [announced](Shutdown::announce). Needs
+    /// tokio's runtime.
     ///
     /// With another `--stop-signal`, listen to it yourself and call `worker.process().begin()`.
     ///
@@ -68,6 +69,7 @@ impl Worker {
         ];
         let worker = Self::new(environment);
         tokio::spawn(worker.clone().obey(signals));
+        tokio::spawn(worker.clone().hear_of_ending());
         Ok(worker)
     }
 
@@ -86,6 +88,14 @@ impl Worker {
                 heart: Mutex::default(),
             }),
         }
+    }
+
+    async fn hear_of_ending(self) {
+        self.inner.notices.ending().await;
+        if !self.process().is_begun() {
+            info!("the Pod's end is near: clients are sent elsewhere until the stop comes");
+        }
+        self.process().announce();
     }
 
     async fn obey(self, signals: [(&'static str, Signal); 2]) {

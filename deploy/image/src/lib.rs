@@ -4,12 +4,15 @@
 
 #![forbid(unsafe_code)]
 
+mod commit;
 mod format;
 mod program;
+pub mod release;
 mod tar;
 
+pub use commit::{commit, commit_time};
 pub use format::{Blob, Layout};
-pub use program::{build_static, build_static_package};
+pub use program::{build_static, build_static_package, ensure_static};
 
 use tar::Tar;
 

@@ -5,10 +5,9 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::Parser;
 use image::{File, Image};
 
@@ -45,11 +44,8 @@ fn main() -> anyhow::Result<()> {
     };
     let content =
         fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
-    ensure!(
-        is_static(&content),
-        "{} is not a static program: it would not start in an empty image",
-        program.display()
-    );
+    image::ensure_static(&content)
+        .with_context(|| format!("{} would not start in an empty image", program.display()))?;
     let image = Image {
         name: arguments.name,
         files: vec![File {
@@ -58,9 +54,7 @@ fn main() -> anyhow::Result<()> {
         }],
         entrypoint: vec!["/soloist".to_owned()],
         user: Some(USER),
-        created: git(checkout, "%ct")?
-            .parse()
-            .context("git gave no time of the commit")?,
+        created: image::commit_time(checkout)?,
         labels: vec![
             (
                 "org.opencontainers.image.licenses".to_owned(),
@@ -68,7 +62,7 @@ fn main() -> anyhow::Result<()> {
             ),
             (
                 "org.opencontainers.image.revision".to_owned(),
-                git(checkout, "%H")?,
+                image::commit(checkout, "%H")?,
             ),
             (
                 "org.opencontainers.image.title".to_owned(),
@@ -92,41 +86,4 @@ fn main() -> anyhow::Result<()> {
     println!("{} ({:.1} MB)", archive.display(), bytes.len() as f64 / 1e6);
     println!("{}", layout.display());
     Ok(())
-}
-
-fn git(checkout: &Path, format: &str) -> anyhow::Result<String> {
-    let output = Command::new("git")
-        .args(["log", "-1", &format!("--format={format}")])
-        .current_dir(checkout)
-        .output()
-        .context("cannot start git, which knows the commit")?;
-    if !output.status.success() {
-        bail!(
-            "git does not know the commit: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-    }
-    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-}
-
-/// An ELF program that names no interpreter.
-fn is_static(program: &[u8]) -> bool {
-    const INTERPRETER: u32 = 3;
-    let number = |at: usize, length: usize| -> Option<u64> {
-        let bytes = program.get(at..at + length)?;
-        Some(
-            bytes
-                .iter()
-                .rev()
-                .fold(0, |number, &byte| number << 8 | u64::from(byte)),
-        )
-    };
-    let segments = || {
-        let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
-        (0..count)
-            .map(|index| number(usize::try_from(table + index * size).ok()?, 4))
-            .collect::<Option<Vec<_>>>()
-    };
-    program.starts_with(b"\x7fELF")
-        && segments().is_some_and(|kinds| !kinds.contains(&u64::from(INTERPRETER)))
 }

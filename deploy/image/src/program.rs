@@ -1,3 +1,4 @@
+use anyhow::ensure;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -42,4 +43,35 @@ pub fn build_static_package(checkout: &Path, package: &str) -> io::Result<PathBu
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| checkout.join("target"), PathBuf::from);
     Ok(target.join(TARGET).join("release"))
+}
+
+/// What starts without anything else in its file system.
+///
+/// # Errors
+/// When it does not.
+pub fn ensure_static(program: &[u8]) -> anyhow::Result<()> {
+    ensure!(is_static(program), "this is not a static program");
+    Ok(())
+}
+
+/// An ELF program that names no interpreter.
+fn is_static(program: &[u8]) -> bool {
+    const INTERPRETER: u32 = 3;
+    let number = |at: usize, length: usize| -> Option<u64> {
+        let bytes = program.get(at..at + length)?;
+        Some(
+            bytes
+                .iter()
+                .rev()
+                .fold(0, |number, &byte| number << 8 | u64::from(byte)),
+        )
+    };
+    let segments = || {
+        let (table, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        (0..count)
+            .map(|index| number(usize::try_from(table + index * size).ok()?, 4))
+            .collect::<Option<Vec<_>>>()
+    };
+    program.starts_with(b"\x7fELF")
+        && segments().is_some_and(|kinds| !kinds.contains(&u64::from(INTERPRETER)))
 }

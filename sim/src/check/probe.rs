@@ -165,8 +165,13 @@ impl World {
                 self.queue.push(at, Event::Fault(Fault::LeaseTouched));
             }
         }
-        let bound = lease + lease / 100 + spread.unwrap_or(0) + LINK + TAKEOVER;
-        self.queue.push(self.now + bound, Event::ProbeEnds);
+        let expires = lease + lease / 100 + spread.unwrap_or(0) + LINK;
+        let bound = match self.death_is_reported_within(host) {
+            Some(reported) => reported.min(expires),
+            None => expires,
+        };
+        self.queue
+            .push(self.now + bound + TAKEOVER, Event::ProbeEnds);
     }
 
     fn probe_stalled_request(&mut self, host: HostId) {

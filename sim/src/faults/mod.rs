@@ -16,18 +16,24 @@ pub(crate) use orders::wall_time;
 pub(crate) const MOST_EDITED_SECONDS: u64 = 30;
 
 macro_rules! faults {
-    ($($name:ident),*; orders: $($order:ident),* $(,)?) => {
+    ($($name:ident),*; orders: $($order:ident),*; pods: $($pod:ident),* $(,)?) => {
         /// A kind of fault; [`Counter`] says what each is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Fault { $($name,)* $($order),* }
+        pub(crate) enum Fault { $($name,)* $($order,)* $($pod),* }
 
         impl Fault {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
             /// What people order; in some schedules only.
             pub(crate) const ORDERS: &'static [Self] = &[$(Self::$order),*];
+            /// What is told of Pods, where it is.
+            pub(crate) const PODS: &'static [Self] = &[$(Self::$pod),*];
 
             const fn counter(self) -> Counter {
-                match self { $(Self::$name => Counter::$name,)* $(Self::$order => Counter::$order),* }
+                match self {
+                    $(Self::$name => Counter::$name,)*
+                    $(Self::$order => Counter::$order,)*
+                    $(Self::$pod => Counter::$pod),*
+                }
             }
         }
     };
@@ -43,7 +49,8 @@ faults! {
     SignatureStripped, FormerRecordRestored, ReleaseForged,
     SlowDrain, IgnoresStop, CrashesAtOnce, CrashesLater, NeverReady, Sick, Descendants, CannotSpawn,
     SlowExec, SlowKill, StuckKill;
-    orders: OrderHandover, OrderForAnotherTerm, OrderPause, OrderPauseStop, OrderResume,
+    orders: OrderHandover, OrderForAnotherTerm, OrderPause, OrderPauseStop, OrderResume;
+    pods: PodDeleted, PodFailed, SidecarEnds, RuntimeLosesTrack, KubeletMute,
 }
 
 impl World {
@@ -145,6 +152,11 @@ impl World {
             | Fault::OrderPause
             | Fault::OrderPauseStop
             | Fault::OrderResume => return self.give_order(fault),
+            Fault::PodDeleted
+            | Fault::PodFailed
+            | Fault::SidecarEnds
+            | Fault::RuntimeLosesTrack
+            | Fault::KubeletMute => return self.spoil_pods(fault, host, until),
             Fault::SlowDrain
             | Fault::IgnoresStop
             | Fault::CrashesAtOnce

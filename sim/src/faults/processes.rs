@@ -35,6 +35,7 @@ impl World {
         }
         self.close_sockets(host, soloist.trees.iter().map(|t| t.tree));
         self.announce_dead_holder(soloist.instance);
+        self.container_ends(soloist.instance);
         // Same name, but another Pod: a StatefulSet's.
         if !new_identity && self.rng.percent(30) {
             self.next_pod += 1;

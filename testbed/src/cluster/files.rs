@@ -5,6 +5,9 @@ use super::lan;
 /// The name under which the sandbox's image is imported.
 pub(crate) const PAUSE_IMAGE: &str = "testbed.local/pause:1";
 
+/// What a Pod has when its node shuts down, if its own grace period is not shorter.
+pub(super) const SHUTDOWN_GRACE_SECONDS: u64 = 20;
+
 pub(super) const CONTAINERD_SOCKET: &str = "/run/containerd/containerd.sock";
 
 /// `restrict_oom_score_adj`: in containers a lower score than the own may not be allowed, and sandboxes would fail.
@@ -87,6 +90,7 @@ nodeStatusUpdateFrequency: 4s
 registryPullQPS: 0
 resolvConf: ""
 serializeImagePulls: false
+shutdownGracePeriod: {SHUTDOWN_GRACE_SECONDS}s
 volumePluginDir: /run/kubelet-plugins
 "#
     )

@@ -5,6 +5,7 @@ mod controllers;
 mod faults;
 mod files;
 pub(crate) mod lan;
+mod logind;
 mod machine;
 mod node;
 pub(crate) mod sweep;

@@ -14,6 +14,7 @@ use rustix::process::Signal;
 
 use super::{
     files, lan,
+    logind::Logind,
     machine::{Machine, network_of},
 };
 use crate::{Binaries, Error, Kind, process::Component};
@@ -24,6 +25,7 @@ pub struct Node {
     number: u8,
     name: String,
     folder: PathBuf,
+    logind: Logind,
     // Dropped in this order: the machine, whose end is theirs, last.
     kube_proxy: Mutex<Option<Component>>,
     kubelet: Mutex<Option<Component>>,
@@ -46,6 +48,7 @@ impl Node {
         Ok(Self {
             number,
             name,
+            logind: Logind::start(&folder)?,
             folder,
             kube_proxy: Mutex::default(),
             kubelet: Mutex::default(),
@@ -209,6 +212,16 @@ impl Node {
         })
     }
 
+    /// Tells the kubelet that the machine is about to shut down, as systemd-logind does it: it ends all its Pods, each within its
+    /// own grace period or [`Self::SHUTDOWN_GRACE`]. With `false` the shutdown is called off, and the node takes Pods again.
+    pub fn shut_down(&self, is_near: bool) -> Result<(), Error> {
+        let told = self.logind.prepare_for_shutdown(is_near);
+        told.map_err(Error::io("tell of a shutdown on", &self.folder))
+    }
+
+    /// What a Pod has at most when its node shuts down.
+    pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(files::SHUTDOWN_GRACE_SECONDS);
+
     /// An error if one of its programs has ended by itself.
     pub fn check(&self) -> Result<(), Error> {
         for component in [&self.containerd, &self.kubelet, &self.kube_proxy] {
@@ -229,6 +242,7 @@ impl Node {
         command.args(arguments).env_clear();
         command.envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         command.env("HOME", &self.folder).env("TMPDIR", temporary);
+        command.env("DBUS_SYSTEM_BUS_ADDRESS", self.logind.address());
         let component = Component::start_command(name, command, &self.folder, Stdio::null())?;
         Ok(component.wrapping_a_program())
     }

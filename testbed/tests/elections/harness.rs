@@ -11,14 +11,20 @@ use soloist_elector::core::election::{Config, Elected};
 use soloist_elector::core::ids::{Identity, InstanceId};
 use soloist_elector::core::timings::{Preset, Timings};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
-use soloist_elector::testing::{Fixture, in_time};
+use soloist_elector::testing::{Disturb, Fixture, in_time};
 use soloist_elector::{Driver, DriverEvent, Elector, Term};
 use testbed::{Account, ControlPlane, Link, shared, skip};
+
+use crate::disturb::disturb;
 
 pub(crate) const SUITE: &str = "elections on a real API server";
 pub(crate) const LEASE: &str = "demo";
 /// Who the replicas are if a test does not care.
 pub(crate) const USER: &str = "replica-0";
+/// Who may do everything.
+pub(crate) const ADMIN: &str = "admin";
+/// Who has no rights anywhere.
+pub(crate) const NOBODY: &str = "replica-1";
 
 /// Short enough to wait for, long enough for two busy cores.
 pub(crate) fn quick() -> Timings {
@@ -171,6 +177,22 @@ impl Fixture for Cluster {
 
     async fn set_back(&self) {
         self.plane.set_etcd_back().await.unwrap();
+    }
+
+    async fn disturbed(&self) -> Result<(KubernetesStore, Disturb), &'static str> {
+        let link = self.plane.link().unwrap();
+        let options = self.options(USER, Some(&link));
+        let store = KubernetesStore::connect(options).await.unwrap();
+        Ok((store, disturb(link)))
+    }
+
+    async fn without_rights(&self) -> Result<KubernetesStore, &'static str> {
+        Ok(self.store_as(NOBODY).await)
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        self.plane.compact_etcd().await.unwrap();
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use soloist_elector::kubernetes::{KubernetesStore, Options};
 use testbed::{Account, Request};
 
 use crate::harness::{Cluster, LEASE, elector, lead, standard};
+use crate::skipped::skipped;
 
 /// Set for the process that plays the Pod.
 const ROLE: &str = "SOLOIST_TEST_POD";
@@ -74,8 +75,7 @@ impl Drop for Pod {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pods_service_account_is_used_and_its_token_is_read_again_when_it_changes() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("SKIPPED: a Pod's files can only be put in their place as root");
-        return;
+        return skipped("a Pod's files can only be put in their place as root");
     }
     let Some(cluster) = Cluster::shared().await else {
         return;

@@ -1,6 +1,7 @@
 //! Locks on a ConfigMap and on an Endpoints, as client-go had them before there were Leases.
 
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{ConfigMap, Endpoints};
@@ -10,15 +11,16 @@ use kube::{Api, Resource as Kind};
 use serde_json::{Value, json};
 use soloist_elector::core::election::{Base, Purpose};
 use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
-use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::testing::{Disturb, Fixture, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::{ControlPlane, shared, skip};
 
-use crate::harness::{LEASE, Plane, SUITE, USER, elector, lead, quick};
+use crate::disturb::disturb;
+use crate::harness::{ADMIN, LEASE, Plane, SUITE, USER, elector, lead, quick};
 
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-trait Object:
+pub(crate) trait Object:
     Kind<Scope = NamespaceResourceScope, DynamicType = ()>
     + Clone
     + Debug
@@ -39,18 +41,18 @@ impl Object for Endpoints {
 }
 
 /// A namespace with one such object in it.
-struct Legacy<K: Object> {
-    plane: Plane,
-    namespace: String,
+pub(crate) struct Legacy<K: Object> {
+    pub(crate) plane: Plane,
+    pub(crate) namespace: String,
     admin: Api<K>,
 }
 
 impl<K: Object> Legacy<K> {
-    async fn shared() -> Option<Self> {
+    pub(crate) async fn shared() -> Option<Self> {
         Some(Self::on(Plane::Shared(shared(SUITE).await?)).await)
     }
 
-    async fn own() -> Option<Self> {
+    pub(crate) async fn own() -> Option<Self> {
         if skip(SUITE) {
             return None;
         }
@@ -68,7 +70,7 @@ impl<K: Object> Legacy<K> {
         }
     }
 
-    async fn connect(&self, kubeconfig: std::path::PathBuf) -> KubernetesStore {
+    async fn connect(&self, kubeconfig: PathBuf) -> KubernetesStore {
         let options = Options::lease(LEASE)
             .resource(K::RESOURCE)
             .namespace(&self.namespace)
@@ -77,7 +79,7 @@ impl<K: Object> Legacy<K> {
     }
 
     /// client-go's record.
-    async fn record(&self) -> Value {
+    pub(crate) async fn record(&self) -> Value {
         let object = self.admin.get(LEASE).await.unwrap();
         serde_json::from_str(&object.annotations()[LEADER]).unwrap()
     }
@@ -125,6 +127,22 @@ impl<K: Object> Fixture for Legacy<K> {
 
     async fn set_back(&self) {
         self.plane.set_etcd_back().await.unwrap();
+    }
+
+    async fn disturbed(&self) -> Result<(KubernetesStore, Disturb), &'static str> {
+        let link = self.plane.link().unwrap();
+        let kubeconfig = self.plane.kubeconfig(ADMIN, Some(&link)).unwrap();
+        Ok((self.connect(kubeconfig).await, disturb(link)))
+    }
+
+    async fn without_rights(&self) -> Result<KubernetesStore, &'static str> {
+        let kubeconfig = self.plane.kubeconfig(USER, None).unwrap();
+        Ok(self.connect(kubeconfig).await)
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        self.plane.compact_etcd().await.unwrap();
+        Ok(())
     }
 }
 

@@ -2,4 +2,4 @@
 
 use crate::harness::Etcd;
 
-soloist_elector::conformance_tests!(Etcd::shared(), set_back: Etcd::own(3));
+soloist_elector::conformance_tests!(Etcd::shared(), harmed: Etcd::own(3));

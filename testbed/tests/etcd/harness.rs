@@ -8,9 +8,11 @@ use serde_json::{Value, json};
 use soloist_elector::core::ids::Identity;
 use soloist_elector::core::timings::Timings;
 use soloist_elector::etcd::{EtcdStore, Options};
-use soloist_elector::testing::{Fixture, in_time};
+use soloist_elector::testing::{Disturb, Fixture, in_time};
 use soloist_elector::{Elector, StoreError, Term, clock};
-use testbed::{EtcdCluster, EtcdTransport};
+use testbed::{EtcdCluster, EtcdTransport, Link};
+
+use crate::disturb::disturb;
 
 pub(crate) const LEASE: &str = "demo";
 
@@ -167,5 +169,21 @@ impl Fixture for Etcd {
 
     async fn set_back(&self) {
         self.cluster().restore().unwrap();
+    }
+
+    async fn disturbed(&self) -> Result<(EtcdStore, Disturb), &'static str> {
+        let link = Link::to(self.cluster().endpoint(0).parse().unwrap()).unwrap();
+        let store = self.store_at(&link.address().to_string());
+        Ok((store, disturb(link)))
+    }
+
+    async fn without_rights(&self) -> Result<EtcdStore, &'static str> {
+        self.cluster().enable_users("first").unwrap();
+        Ok(self.store())
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        self.cluster().compact().unwrap();
+        Ok(())
     }
 }

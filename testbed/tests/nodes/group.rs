@@ -402,6 +402,9 @@ impl Drop for Group {
     fn drop(&mut self) {
         for node in self.cluster.nodes() {
             let _ = (node.thaw(), self.cluster.heal(node), node.start_kubelet());
+            if std::thread::panicking() {
+                let _ = node.shut_down(false);
+            }
         }
     }
 }

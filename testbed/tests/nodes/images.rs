@@ -12,7 +12,7 @@ use image::{File, Image};
 pub(crate) const BOTH: &str = "testbed.local/soloist-and-child:1";
 /// soloist's own image.
 pub(crate) const SOLOIST: &str = "testbed.local/soloist:1";
-/// soloist and a web server that is made with its SDK.
+/// soloist and a server of HTTP and gRPC that is made with its SDK.
 pub(crate) const WEB: &str = "testbed.local/web:1";
 /// A user's image that has never heard of soloist.
 pub(crate) const STOCK: &str = "testbed.local/stock:1";
@@ -47,8 +47,8 @@ pub(crate) fn all() -> &'static [Vec<u8>] {
 fn make() -> Vec<Vec<u8>> {
     let read = |name: &str| fs::read(programs().join(name)).unwrap();
     let (soloist, child) = (read("soloist"), read("soloist-test-child"));
-    let web = image::build_static_package(checkout(), "example-web").unwrap();
-    let web = fs::read(web.join("example-web")).unwrap();
+    let web = image::build_static_package(checkout(), "web").unwrap();
+    let web = fs::read(web.join("web")).unwrap();
     assert!(
         soloist.len() < 9_000_000,
         "the static program has {} bytes",

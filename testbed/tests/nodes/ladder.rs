@@ -13,7 +13,7 @@ use crate::PATIENCE;
 use crate::group::{ACCOUNT, Group};
 
 /// Keeps the Pod after its containers have ended, for its status.
-const KEPT: &str = "testbed.local/kept";
+pub(crate) const KEPT: &str = "testbed.local/kept";
 const GRACE: u32 = 10;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn end_leader(group: &Group, child: &str) -> (ContainerStateTerminated, Du
     (end, took)
 }
 
-async fn set_finalizers(group: &Group, pod: &str, finalizers: &[&str]) {
+pub(crate) async fn set_finalizers(group: &Group, pod: &str, finalizers: &[&str]) {
     let change = Patch::Merge(json!({ "metadata": { "finalizers": finalizers } }));
     let how = PatchParams::default();
     group.pods().patch(pod, &how, &change).await.unwrap();

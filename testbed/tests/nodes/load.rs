@@ -1,5 +1,6 @@
 //! Clients on a node that never rest, and know what became of every request. HTTP/1.1 here, as plain as can be.
 
+mod grpc;
 mod http2;
 
 use std::fs::File;
@@ -7,14 +8,16 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// A connection or an answer that takes this long does not come.
+/// A connection that takes this long does not come: whoever was sent to a Pod that is gone asks again. A SYN is repeated once by then.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
+/// An answer that takes this long does not come.
 const LIMIT: Duration = Duration::from_secs(10);
 /// So many of each kind.
 const CLIENTS: usize = 4;
@@ -30,27 +33,63 @@ enum Manner {
     KeepAlive,
     /// HTTP/2: the same.
     Http2,
+    /// gRPC: the same, with calls side by side that take their time.
+    Grpc,
 }
 
 /// Clients that ask until they are told to end.
 pub(crate) struct Load {
-    answered: Arc<AtomicU64>,
+    answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
-    clients: Vec<JoinHandle<Vec<String>>>,
+    clients: Vec<JoinHandle<Vec<Lost>>>,
+}
+
+/// A request without a full and right answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    /// It was sent, or may have been. Else nobody could be connected to.
+    pub(crate) had_a_connection: bool,
+    #[allow(dead_code, reason = "for who reads why a test failed")]
+    why: String,
+}
+
+/// Requests that were answered, of all clients and of those that speak gRPC.
+#[derive(Debug, Default)]
+struct Answered {
+    all: AtomicU64,
+    grpc: AtomicU64,
+    asked_again: AtomicU64,
+    fresh: Mutex<Fresh>,
+}
+
+/// Answers to those who connect for each request.
+#[derive(Debug, Default)]
+struct Fresh {
+    last: Option<Instant>,
+    longest_gap: Duration,
 }
 
 /// What became of all requests.
 pub(crate) struct Counts {
     pub(crate) answered: u64,
-    /// Those without a full and right answer, and why.
-    pub(crate) lost: Vec<String>,
+    /// Of them, by gRPC.
+    pub(crate) grpc: u64,
+    /// Calls of gRPC that never got to a server, so that the client asked again.
+    pub(crate) asked_again: u64,
+    pub(crate) lost: Vec<Lost>,
 }
 
 impl Load {
     /// From this network namespace to this address.
     pub(crate) fn begin(network: &Path, address: SocketAddr) -> Self {
         let (answered, is_over) = (Arc::default(), Arc::new(AtomicBool::new(false)));
-        let manners = [Manner::Fresh, Manner::KeepAlive, Manner::Http2].repeat(CLIENTS);
+        let manners = [
+            Manner::Fresh,
+            Manner::KeepAlive,
+            Manner::Http2,
+            Manner::Grpc,
+        ]
+        .repeat(CLIENTS);
         let clients = manners.into_iter().map(|manner| {
             let network = File::open(network).unwrap();
             let client = Client {
@@ -66,6 +105,7 @@ impl Load {
                 match manner {
                     Manner::Fresh | Manner::KeepAlive => client.ask(),
                     Manner::Http2 => http2::ask(client),
+                    Manner::Grpc => grpc::ask(client),
                 }
             })
         });
@@ -77,7 +117,13 @@ impl Load {
     }
 
     pub(crate) fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Relaxed)
+        self.answered.all.load(Ordering::Relaxed)
+    }
+
+    /// The longest time since this was last asked in which nobody who connected had an answer.
+    pub(crate) fn longest_gap(&self) -> Duration {
+        let mut fresh = self.answered.fresh.lock().unwrap();
+        std::mem::take(&mut fresh.longest_gap)
     }
 
     /// Every client has its last answer when this returns.
@@ -87,6 +133,8 @@ impl Load {
         Counts {
             lost: ended.flatten().collect(),
             answered: self.answered(),
+            grpc: self.answered.grpc.load(Ordering::Relaxed),
+            asked_again: self.answered.asked_again.load(Ordering::Relaxed),
         }
     }
 }
@@ -100,54 +148,81 @@ impl Drop for Load {
 struct Client {
     address: SocketAddr,
     manner: Manner,
-    answered: Arc<AtomicU64>,
+    answered: Arc<Answered>,
     is_over: Arc<AtomicBool>,
-    lost: Vec<String>,
+    lost: Vec<Lost>,
 }
 
 impl Client {
-    fn ask(mut self) -> Vec<String> {
+    fn ask(mut self) -> Vec<Lost> {
         let mut kept = None;
         while !self.is_over.load(Ordering::Relaxed) {
             let began = Instant::now();
-            match self.ask_once(kept.take()) {
-                Ok(stream) => {
+            let connected = match kept.take().filter(is_open) {
+                Some(stream) => Ok(stream),
+                None => TcpStream::connect_timeout(&self.address, CONNECT_WITHIN),
+            };
+            match connected.map(|stream| self.ask_once(stream)) {
+                Ok(Ok(stream)) => {
                     self.count();
                     kept = stream;
                 }
-                Err(error) => self.lose(began, &error),
+                Ok(Err(error)) => self.lose(began, true, &error),
+                Err(error) => self.lose(began, false, &error),
             }
             thread::sleep(PAUSE);
         }
         self.lost
     }
 
-    fn count(&self) {
-        self.answered.fetch_add(1, Ordering::Relaxed);
+    /// Another one of the same.
+    fn share(&self) -> Self {
+        Self {
+            address: self.address,
+            manner: self.manner,
+            answered: self.answered.clone(),
+            is_over: self.is_over.clone(),
+            lost: Vec::new(),
+        }
     }
 
-    fn lose(&mut self, began: Instant, why: &dyn std::fmt::Display) {
+    fn count(&self) {
+        self.answered.all.fetch_add(1, Ordering::Relaxed);
+        if matches!(self.manner, Manner::Grpc) {
+            self.answered.grpc.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(self.manner, Manner::Fresh) {
+            let mut fresh = self.answered.fresh.lock().unwrap();
+            if let Some(last) = fresh.last.replace(Instant::now()) {
+                fresh.longest_gap = fresh.longest_gap.max(last.elapsed());
+            }
+        }
+    }
+
+    fn ask_again(&self) {
+        self.answered.asked_again.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn lose(&mut self, began: Instant, had_a_connection: bool, why: &dyn std::fmt::Display) {
         let (manner, took) = (self.manner, began.elapsed());
         let at = std::time::SystemTime::now() - took;
         let at = at.duration_since(std::time::UNIX_EPOCH).unwrap();
         let at = Duration::from_secs(at.as_secs() % 3600)
             + Duration::from_millis(at.subsec_millis().into());
-        self.lost.push(format!(
-            "{manner:?} at {at:?} of the hour, after {took:?}: {why}"
-        ));
+        let why = format!("{manner:?} at {at:?} of the hour, after {took:?}: {why}");
+        self.lost.push(Lost {
+            had_a_connection,
+            why,
+        });
     }
 
     /// The connection, if it can be used once more.
-    fn ask_once(&self, kept: Option<TcpStream>) -> io::Result<Option<TcpStream>> {
-        let mut stream = match kept.filter(is_open) {
-            Some(stream) => stream,
-            None => TcpStream::connect_timeout(&self.address, LIMIT)?,
-        };
+    fn ask_once(&self, mut stream: TcpStream) -> io::Result<Option<TcpStream>> {
         stream.set_read_timeout(Some(LIMIT))?;
         stream.set_nodelay(true)?;
         let wish = match self.manner {
             Manner::Fresh => "close",
-            Manner::KeepAlive | Manner::Http2 => "keep-alive",
+            Manner::KeepAlive | Manner::Http2 | Manner::Grpc => "keep-alive",
         };
         let request = format!(
             "POST /count HTTP/1.1\r\nhost: web\r\ncontent-length: 0\r\nconnection: {wish}\r\n\r\n"

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod deaths;
 mod documents;
 mod everywhere;
 mod faults;
@@ -14,6 +15,7 @@ mod leftovers;
 mod load;
 mod refusals;
 mod rollouts;
+mod serving;
 mod switches;
 mod token;
 mod tools;

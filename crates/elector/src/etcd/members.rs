@@ -13,6 +13,7 @@ use super::connection::{Connection, DialError, Token, was_not_sent};
 use super::failure;
 use super::messages::{AuthenticateRequest, AuthenticateResponse, method};
 use super::options::{Endpoint, Login, Options, Tls};
+use crate::apart::apart;
 use crate::random;
 
 /// All members of the etcd.
@@ -159,7 +160,7 @@ impl Members {
             return Ok(None);
         };
         *self.token() = None;
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = apart(move || {
             let password = std::fs::read_to_string(&login.password_file);
             let unreadable = |error| failure::no_password(&login.password_file, &error);
             Ok::<_, Status>(AuthenticateRequest {

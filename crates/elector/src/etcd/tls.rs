@@ -14,6 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::connection::{DialError, find};
 use super::options::Tls;
+use crate::apart::apart;
 
 /// Speaks TLS with who claims to be `host`.
 pub(super) async fn connect(
@@ -22,7 +23,7 @@ pub(super) async fn connect(
     tcp: TcpStream,
 ) -> Result<TlsStream<TcpStream>, DialError> {
     let reading = files.clone();
-    let config = tokio::task::spawn_blocking(move || read(&reading)).await;
+    let config = apart(move || read(&reading)).await;
     let config = config.map_err(|error| DialError::Tls(error.to_string()))??;
     let name = ServerName::try_from(host.to_owned())
         .map_err(|_| DialError::Tls(format!("{host:?} is no name that a certificate can bear")))?;

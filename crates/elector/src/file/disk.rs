@@ -1,49 +1,52 @@
-//! The files themselves: a lock, a counter, and a record that is replaced as a whole or not at all.
+//! The files themselves: a record that is replaced as a whole or not at all, by compare-and-swap, without a lock.
 //!
-//! Beside the record `NAME` lies `NAME.lock`. It is locked (`flock`) for every access, is never replaced, and holds the
-//! counter: the version of the record as last seen, with a fingerprint of the content that had this
-//! version. A content without that fingerprint was put there by somebody else, or by a write of ours that
-//! was cut off after its rename: whoever sees it first gives it the next version. So the version grows with
+//! Beside the record `NAME` is the folder `NAME.lock` with the *head*: an empty file whose name says which version the record has now, and a
+//! fingerprint of its content. A write prepares the new content as a *draft* in that folder, moves the head (the
+//! compare-and-swap, in [`super::versions`]), and makes the draft the record. A content without the
+//! head's fingerprint was put there by somebody else: whoever sees it first gives it the next version. So the version grows with
 //! every change, also by hand, and also across the record's deletion.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, OFlags, flock};
-use rustix::io::Errno;
+use rustix::fs::OFlags;
 use soloist_core::ids::Version;
 
-use super::counter::{Counter, fingerprint, first_version};
-use super::failure;
 use super::folder::{Folder, OpenFolder, beside};
-use crate::form::Form;
+use super::state::State;
+use super::versions::Versions;
+use super::{failure, trust};
 use crate::store::StoreError;
 
 /// Much more than a lease needs; a file of this size is not one.
 const LARGEST: u64 = 1 << 20;
 
+/// A head that is there is missed only while it moves: not so often in a row.
+const LOOKS_FOR_A_HEAD: u32 = 200;
+
 /// Where the files are.
 #[derive(Debug)]
 pub(super) struct Disk {
-    folder: Folder,
-    record: Name,
-    lock: Name,
-    temporary: Name,
+    pub(super) folder: Folder,
+    pub(super) record: Name,
+    pub(super) versions: Name,
     /// The highest version that this handle has seen.
     seen: AtomicU64,
 }
 
 /// A file of the lease: its name in the folder, and its path, for people.
 #[derive(Debug)]
-struct Name {
-    name: OsString,
-    path: PathBuf,
+pub(super) struct Name {
+    pub(super) name: OsString,
+    pub(super) path: PathBuf,
 }
+
+/// What tells whether whoever wanted it has given it up.
+pub(super) type GivenUp<'a> = &'a dyn Fn() -> bool;
 
 impl Disk {
     /// Finds the folder, or makes it, for this user only.
@@ -58,17 +61,16 @@ impl Disk {
         if record.is_dir() {
             return Err(failure::not_a_file(record));
         }
-        let named = |name: OsString| Name {
-            path: folder.path().join(&name),
-            name,
-        };
+        let versions = beside("", name, ".lock");
         Ok(Self {
             record: Name {
                 name: name.to_owned(),
                 path: record.to_owned(),
             },
-            lock: named(beside("", name, ".lock")),
-            temporary: named(beside(".", name, ".soloist-tmp")),
+            versions: Name {
+                path: folder.path().join(&versions),
+                name: versions,
+            },
             folder,
             seen: AtomicU64::new(0),
         })
@@ -86,6 +88,11 @@ impl Disk {
         self.folder.open_or_make()
     }
 
+    /// The folder in which the head is moved, if it is there.
+    pub(super) fn open_versions(&self, folder: &OpenFolder) -> Option<OpenFolder> {
+        folder.folder(&self.versions.name).ok()
+    }
+
     /// Whether this is still the lease's folder.
     pub(super) fn is_in(&self, folder: &OpenFolder) -> bool {
         self.folder.is(folder)
@@ -100,72 +107,69 @@ impl Disk {
         Version::new(self.seen.load(Ordering::Relaxed) + 1)
     }
 
-    /// Locks the lease, and says what it is now. Waits for as long as `given_up` is false. A folder that was deleted is made
-    /// again: who deletes it deletes the lease, and ends no election.
-    pub(super) fn lock(&self, given_up: &dyn Fn() -> bool) -> Result<Locked<'_>, StoreError> {
-        let (folder, file) = loop {
-            let folder = self.folder.open_or_make()?;
-            if let Some(file) = self.wait_for_lock(&folder, given_up)? {
-                break (folder, file);
-            }
-        };
-        let mut locked = Locked {
-            disk: self,
-            folder,
-            file,
-            counter: Counter {
-                version: 0,
-                fingerprint: None,
-            },
-            form: None,
-        };
-        locked.look()?;
-        Ok(locked)
-    }
-
-    /// `None` if it is not the lease's folder any more.
-    fn wait_for_lock(
-        &self,
-        folder: &OpenFolder,
-        given_up: &dyn Fn() -> bool,
-    ) -> Result<Option<File>, StoreError> {
-        let Name { name, path } = &self.lock;
-        let failed = |error: io::Error| failure::before(&error, "open the lock file", path);
-        let open = || match folder.file(name, OFlags::RDWR | OFlags::CREATE) {
-            Ok(file) => Ok(Some(file)),
-            // Nothing can be made in a folder that was deleted.
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(failed(error)),
-        };
-        let mut opened = open()?;
-        loop {
-            if given_up() {
-                return Err(failure::lock_is_held(path));
-            }
-            let Some(file) = opened else {
-                return Ok(None);
-            };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) if !self.folder.is(folder) => return Ok(None),
-                // Whoever deletes the lock file would have two of us lock two different ones.
-                Ok(()) if folder.has(name, &file) => return Ok(Some(file)),
-                Ok(()) => {
-                    opened = open()?;
-                    continue;
-                }
-                Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(1)),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(failed(error.into())),
-            }
-            opened = Some(file);
-        }
-    }
-
-    fn note(&self, version: u64) {
+    pub(super) fn note(&self, version: u64) {
         self.seen.fetch_max(version, Ordering::Relaxed);
     }
 
-    fn read_record(&self, folder: &OpenFolder) -> Result<Option<Vec<u8>>, StoreError> {
+    /// What the lease is now. A folder that was deleted is made again: who deletes it deletes the lease, and ends no election.
+    pub(super) fn look(&self, given_up: GivenUp<'_>) -> Result<State<'_>, StoreError> {
+        let mut headless = 0;
+        loop {
+            if given_up() {
+                return Err(failure::given_up(&self.record.path));
+            }
+            let folder = self.folder.open_or_make()?;
+            let Some(versions) = self.find_versions(&folder, given_up)? else {
+                continue;
+            };
+            let listing = versions.list().map_err(|error| self.failed(&error))?;
+            let Some(head) = listing.head else {
+                headless += 1;
+                match listing.is_empty() {
+                    true => self.begin(&folder)?,
+                    false if headless < LOOKS_FOR_A_HEAD => {
+                        thread::sleep(Duration::from_millis(1));
+                    }
+                    false => return Err(failure::no_head(&self.versions.path)),
+                }
+                continue;
+            };
+            if let Some(state) = State::read(self, folder, versions, &listing, head)? {
+                return Ok(state);
+            }
+        }
+    }
+
+    /// `None` if it has just been made, or may be there by now.
+    fn find_versions(
+        &self,
+        folder: &OpenFolder,
+        given_up: GivenUp<'_>,
+    ) -> Result<Option<Versions>, StoreError> {
+        let Name { name, path } = &self.versions;
+        match folder.folder(name) {
+            Ok(found) => {
+                let rights = found.rights().map_err(|error| self.failed(&error))?;
+                trust::check_own_folder(path, rights)?;
+                Ok(Some(Versions::new(found)))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.begin(folder)?;
+                Ok(None)
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                self.take_over_from_former(folder, given_up)?;
+                Ok(None)
+            }
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
+    pub(super) fn failed(&self, error: &io::Error) -> StoreError {
+        failure::before(error, "use the folder", &self.versions.path)
+    }
+
+    pub(super) fn read_record(&self, folder: &OpenFolder) -> Result<Option<Vec<u8>>, StoreError> {
         let Name { name, path } = &self.record;
         let failed = |error: io::Error| failure::before(&error, "read the lease", path);
         let file = match folder.file(name, OFlags::RDONLY) {
@@ -179,133 +183,4 @@ impl Disk {
             .map_err(failed)?;
         Ok(Some(content))
     }
-}
-
-/// The lease, locked.
-#[derive(Debug)]
-pub(super) struct Locked<'a> {
-    disk: &'a Disk,
-    folder: OpenFolder,
-    file: File,
-    counter: Counter,
-    form: Option<Form>,
-}
-
-impl Locked<'_> {
-    pub(super) const fn version(&self) -> Version {
-        Version::new(self.counter.version)
-    }
-
-    pub(super) const fn form(&self) -> Option<&Form> {
-        self.form.as_ref()
-    }
-
-    fn look(&mut self) -> Result<(), StoreError> {
-        let lock = &self.disk.lock.path;
-        let counter = Counter::load(&self.file)
-            .map_err(|error| failure::before(&error, "read the lock file", lock))?;
-        let Some(counter) = counter else {
-            return Err(failure::not_our_lock(lock));
-        };
-        self.counter = counter;
-        let content = self.disk.read_record(&self.folder)?;
-        self.form = match &content {
-            Some(bytes) => Some(
-                Form::parse(bytes)
-                    .map_err(|reason| failure::not_our_record(&self.disk.record.path, &reason))?,
-            ),
-            None => None,
-        };
-        let found = content.as_deref().map(fingerprint);
-        if self.counter.version == 0 {
-            self.count(Counter {
-                version: first_version().max(self.disk.next_version().get()),
-                fingerprint: found,
-            })
-        } else if found != self.counter.fingerprint {
-            self.count(Counter {
-                version: self.counter.version + 1,
-                fingerprint: found,
-            })
-        } else {
-            Ok(())
-        }
-        .map_err(|error| failure::before(&error, "write the lock file", lock))?;
-        // Somebody else may have counted it.
-        self.disk.note(self.counter.version);
-        Ok(())
-    }
-
-    /// Replaces the record.
-    pub(super) fn replace(mut self, form: &Form, change: Change) -> Result<Version, StoreError> {
-        let content = form.to_bytes();
-        let disk = self.disk;
-        let (folder, temporary, record) = (&self.folder, &disk.temporary, &disk.record);
-        let failed = |error: io::Error, what: &str, path: &Path| {
-            folder.remove(&temporary.name);
-            match error.kind() {
-                ErrorKind::NotFound => failure::folder_was_deleted(&record.path),
-                _ => failure::before(&error, what, path),
-            }
-        };
-        write_durably(folder, &temporary.name, &content)
-            .map_err(|error| failed(error, "write the lease", &temporary.path))?;
-        folder
-            .rename(&temporary.name, &record.name)
-            .map_err(|error| failed(error, "replace the lease", &record.path))?;
-        // From here on it has landed, whatever goes wrong; should we die, the next one to look counts it.
-        let version = match change {
-            Change::NewTerm | Change::Progress => self.counter.version + 1,
-            Change::Correction => self.counter.version,
-        };
-        let counter = Counter {
-            version,
-            fingerprint: Some(fingerprint(&content)),
-        };
-        self.count(counter)
-            .and_then(|()| match change {
-                Change::NewTerm => self.make_durable(),
-                Change::Progress | Change::Correction => Ok(()),
-            })
-            .map_err(|error| failure::after(&error, &disk.record.path))?;
-        Ok(Version::new(version))
-    }
-
-    fn make_durable(&self) -> io::Result<()> {
-        self.file.sync_data()?;
-        self.folder.sync()
-    }
-
-    fn count(&mut self, counter: Counter) -> io::Result<()> {
-        counter.save(&self.file)?;
-        self.disk.note(counter.version);
-        self.counter = counter;
-        Ok(())
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        // Closing alone would not do while a fork of this process has a copy of the descriptor.
-        let _ = flock(&self.file, FlockOperation::Unlock);
-    }
-}
-
-/// What a replacement is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// Its version is a token, so the count must outlive a loss of power. Nothing else must: after one, no
-    /// process of before is alive. (The record's content is always flushed, lest it be found torn.)
-    NewTerm,
-    /// A new version that is not a token.
-    Progress,
-    /// The same version, for watchers.
-    Correction,
-}
-
-fn write_durably(folder: &OpenFolder, name: &OsStr, content: &[u8]) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-    let mut file = folder.file(name, flags)?;
-    file.write_all(content)?;
-    file.sync_all()
 }

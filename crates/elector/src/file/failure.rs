@@ -52,14 +52,21 @@ pub(super) fn after(error: &io::Error, record: &Path) -> StoreError {
 
 pub(super) fn lock_is_held(lock: &Path) -> StoreError {
     StoreError::Unavailable(format!(
-        "another process holds the lock on {0} and does not let go; it may be stopped (`fuser {0}` names it)",
+        "a replica of a former version holds the lock on {0} and does not let go; it may be stopped (`fuser {0}` names it)",
         lock.display()
     ))
 }
 
-pub(super) fn folder_was_deleted(record: &Path) -> StoreError {
-    StoreError::LostRace(format!(
-        "the folder of the lease {} was deleted",
+pub(super) fn folder_was_exchanged(record: &Path) -> StoreError {
+    StoreError::Unknown(format!(
+        "the folder of the lease {} was deleted or exchanged during a write",
+        record.display()
+    ))
+}
+
+pub(super) fn given_up(record: &Path) -> StoreError {
+    StoreError::Unavailable(format!(
+        "the access to the lease {} was given up before it had an effect",
         record.display()
     ))
 }
@@ -101,6 +108,18 @@ pub(super) fn not_our_lock(lock: &Path) -> StoreError {
         lock.display().to_string(),
         "It was left as it is. If it is somebody else's, choose another path for the lease; \
          if it is a damaged lock file, stop every replica, then move it away",
+    )
+}
+
+pub(super) fn no_head(folder: &Path) -> StoreError {
+    StoreError::refused(
+        format!(
+            "the folder {} does not say the lease's version",
+            folder.display()
+        ),
+        folder.display().to_string(),
+        "It was left as it is. If it is somebody else's, choose another path for the lease; \
+         if a file in it was deleted, stop every replica, then delete the folder",
     )
 }
 
@@ -199,6 +218,25 @@ pub(super) fn folder_for_a_group(folder: &Path, at: &Path, rights: Rights) -> St
     );
     let what = format!("is one that the group {} may write to", rights.group);
     untrusted(folder, at, rights, &what, &advice)
+}
+
+pub(super) fn folder_with_access_list(folder: &Path, at: &Path, rights: Rights) -> StoreError {
+    let advice = format!(
+        "Whom it names could exchange the lease. Take the list away (`setfacl -b {0}`), or the right to write (`chmod g-w {0}`)",
+        at.display()
+    );
+    let what = "has an access control list that lets others write to it";
+    untrusted(folder, at, rights, what, &advice)
+}
+
+/// No other user has anything to do there.
+pub(super) fn folder_for_others(folder: &Path, rights: Rights) -> StoreError {
+    let advice = format!(
+        "They could exchange the lease. Take that right away (`chmod 700 {}`)",
+        folder.display()
+    );
+    let what = "is one that other users may write to";
+    untrusted(folder, folder, rights, what, &advice)
 }
 
 /// Somebody else could exchange the lease, by way of its folder or of one above it.

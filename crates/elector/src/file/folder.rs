@@ -6,12 +6,14 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, Stat, fstat, fstatfs, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, Stat, fstat, fstatfs, mkdirat, openat, renameat,
+    renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -76,15 +78,12 @@ impl Folder {
         })?;
         let file_system = fstatfs(&fd).map_err(failed)?;
         failure::check_file_system(path, file_system.f_type)?;
-        let stat = fstat(&fd).map_err(failed)?;
-        let rights = Rights {
-            user: stat.st_uid,
-            group: stat.st_gid,
-            mode: Mode::from_raw_mode(stat.st_mode).as_raw_mode(),
-        };
+        let open = OpenFolder { fd };
+        let rights = open.rights();
+        let rights = rights.map_err(|e| failure::before(&e, "open the folder", path))?;
         trust::check_folder(path, rights)?;
         trust::check_way(path)?;
-        Ok(OpenFolder { fd })
+        Ok(open)
     }
 
     fn is_link(&self) -> bool {
@@ -118,18 +117,78 @@ impl OpenFolder {
         Ok(File::from(fd))
     }
 
-    /// Whether this open file still has this name.
-    pub(super) fn has(&self, name: &OsStr, file: &File) -> bool {
-        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-        matches!((found, fstat(file)), (Ok(found), Ok(open)) if is_same(&found, &open))
+    /// Opens a folder in it. [`io::ErrorKind::NotADirectory`] for a link, too.
+    pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = openat(&self.fd, name, flags, Mode::empty())?;
+        Ok(Self { fd })
     }
 
-    pub(super) fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        Ok(renameat(&self.fd, from, &self.fd, to)?)
+    /// Makes a folder in it, for this user only.
+    pub(super) fn make_folder(&self, name: &OsStr) -> io::Result<Self> {
+        mkdirat(&self.fd, name, Mode::RWXU)?;
+        self.folder(name)
+    }
+
+    pub(super) fn rights(&self) -> io::Result<Rights> {
+        let stat = fstat(&self.fd)?;
+        Ok(Rights {
+            user: stat.st_uid,
+            group: stat.st_gid,
+            mode: Mode::from_raw_mode(stat.st_mode).as_raw_mode(),
+        })
+    }
+
+    /// The names of all that is in it.
+    pub(super) fn list(&self) -> io::Result<Vec<OsString>> {
+        // With an offset of its own, and from a fresh beginning: some file systems show an open folder as it was when it was opened.
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    pub(super) fn there_is(&self, name: &OsStr) -> io::Result<bool> {
+        match statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Whether this open file or folder still has this name.
+    pub(super) fn has(&self, name: &OsStr, open: impl AsFd) -> bool {
+        let found = statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        matches!((found, fstat(open)), (Ok(found), Ok(open)) if is_same(&found, &open))
+    }
+
+    /// What bears the other name is replaced.
+    pub(super) fn rename(&self, from: &OsStr, folder: &Self, to: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.fd, from, &folder.fd, to)?)
+    }
+
+    /// Has each of two bear the other's name, in one step.
+    pub(super) fn exchange(&self, one: &OsStr, other: &OsStr) -> io::Result<()> {
+        Ok(renameat_with(
+            &self.fd,
+            one,
+            &self.fd,
+            other,
+            RenameFlags::EXCHANGE,
+        )?)
     }
 
     pub(super) fn remove(&self, name: &OsStr) {
         let _ = unlinkat(&self.fd, name, AtFlags::empty());
+    }
+
+    /// Removes a folder in it, if that is empty.
+    pub(super) fn remove_folder(&self, name: &OsStr) {
+        let _ = unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
     }
 
     /// Makes what was renamed durable.
@@ -141,6 +200,12 @@ impl OpenFolder {
     pub(super) fn proc_path(&self) -> PathBuf {
         use std::os::fd::AsRawFd;
         format!("/proc/self/fd/{}", self.fd.as_fd().as_raw_fd()).into()
+    }
+}
+
+impl AsFd for OpenFolder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 }
 

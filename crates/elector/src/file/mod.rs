@@ -1,8 +1,8 @@
 //! The lease as a file, for the processes of one machine. No daemon.
 //!
-//! The record is a JSON file of mode 0600 that is only ever replaced as a whole; `NAME.lock` beside it
-//! holds the lock and the counter of versions. Timestamps in the record are for people. Fields that are not
-//! ours are kept.
+//! The record is a JSON file of mode 0600 that is only ever replaced as a whole; the folder `NAME.lock` beside it
+//! holds the version. There is no lock: a writer that is stopped or killed at any moment keeps nobody out (`docs/file-store.md` says why).
+//! Timestamps in the record are for people. Fields that are not ours are kept.
 //!
 //! *Dead holders.* The record names the processes that can act for the holder: this one, unless
 //! [`FileStore::set_processes`] says otherwise. Once all of them are provably dead, or the machine was
@@ -14,21 +14,23 @@
 //! with others in it) cannot write to, unless it has the sticky bit as `/tmp` has; a symbolic link by anybody but root is refused, and so
 //! are files of another user's.
 //!
-//! *Limits.* A process that is stopped
-//! (SIGSTOP) within the fraction of a millisecond in which it has the lock keeps all others waiting until it
-//! goes on or dies; the error names the lock file. Whoever deletes the lock file *and* sets the wall clock back
-//! may make tokens shrink: the counter then begins anew with the clock's milliseconds. A write takes as long as
+//! *Limits.* Whoever deletes the folder `NAME.lock` *and* sets the wall clock back
+//! may make tokens shrink: versions then begin anew with the clock's milliseconds. A write takes as long as
 //! the disk takes to flush it, so on a slow disk a lease of a few seconds is too short; a tmpfs has no such wait.
 
-mod counter;
+mod begin;
 mod disk;
 mod failure;
 mod folder;
+mod former;
+mod head;
 mod household;
 mod process;
+mod state;
 mod surroundings;
 mod thread;
 mod trust;
+mod versions;
 mod watch;
 
 use std::path::{Path, PathBuf};
@@ -43,8 +45,9 @@ use soloist_core::record::{Record, Snapshot};
 
 use crate::form::Form;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
-use disk::{Change, Disk, Locked};
+use disk::{Disk, GivenUp};
 use process::Household;
+use state::{Change, State};
 use thread::StoreThread;
 use tokio::sync::oneshot;
 
@@ -113,28 +116,32 @@ impl FileStore {
                 own.processes = processes;
                 own.instance
             };
-            let locked = inner.disk.lock(given_up)?;
-            let Some(mut form) = locked.form().cloned() else {
-                return Ok(());
-            };
-            let record = form.record();
-            let ours = record
-                .signed()
-                .is_some_and(|s| Some(s.instance) == instance);
-            if ours && record.holder.is_some() {
+            loop {
+                let state = inner.disk.look(given_up)?;
+                let Some(mut form) = state.form().cloned() else {
+                    return Ok(());
+                };
+                let record = form.record();
+                let signed = record.signed().map(|s| s.instance);
+                if record.holder.is_none() || signed.is_none() || signed != instance {
+                    return Ok(());
+                }
                 household::set(&mut form, Some(&household));
-                locked.replace(&form, Change::Correction)?;
+                if state
+                    .replace(&form, Change::Correction, given_up)?
+                    .is_some()
+                {
+                    return Ok(());
+                }
             }
-            Ok(())
         })
         .await
     }
 
-    /// Disks and locks block, so this is not for the runtime's threads. Whoever drops the future gives up the
-    /// wait for the lock, and for whoever is before us.
+    /// Disks block, so this is not for the runtime's threads. Whoever drops the future gives up what has not had an effect yet.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Inner, &dyn Fn() -> bool) -> Result<T, StoreError> + Send + 'static,
+        work: impl FnOnce(&Inner, GivenUp<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let inner = Arc::clone(&self.inner);
         let dropped = Dropped(Arc::new(AtomicBool::new(false)));
@@ -172,11 +179,11 @@ impl Inner {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn look(&self, given_up: &dyn Fn() -> bool) -> Result<Look, StoreError> {
-        match self.disk.lock(given_up) {
-            Ok(locked) => Ok(Look {
-                snapshot: snapshot(&locked),
-                household: locked.form().and_then(household::of),
+    fn look(&self, given_up: GivenUp<'_>) -> Result<Look, StoreError> {
+        match self.disk.look(given_up) {
+            Ok(state) => Ok(Look {
+                snapshot: snapshot(&state),
+                household: state.form().and_then(household::of),
             }),
             // Whoever deletes the folder deletes the lease, also where this user cannot make it again.
             Err(_) if self.disk.folder_is_gone() => Ok(Look {
@@ -192,59 +199,61 @@ impl Inner {
         base: Base,
         record: &Record,
         purpose: Purpose,
-        given_up: &dyn Fn() -> bool,
+        given_up: GivenUp<'_>,
     ) -> Result<Version, StoreError> {
         self.own().instance = record.signature.as_ref().map(|s| s.instance);
-        let locked = self.disk.lock(given_up)?;
-        // Not before: whoever names a guard meanwhile has its name in the record when it goes on.
         let processes = self.own().processes.clone();
         let household = Household::of(processes).ok();
-        let found = locked.version();
-        let mut form = match (base, locked.form()) {
-            (Base::Absent, None) => Form::default(),
-            (Base::Version(version), Some(form)) if version == found => form.clone(),
-            (_, Some(_)) => {
-                return Err(StoreError::LostRace(format!(
-                    "the lease is at version {found}"
-                )));
-            }
-            (_, None) => {
-                return Err(StoreError::LostRace(format!(
-                    "there is no lease, at version {found}"
-                )));
-            }
-        };
-        form.set(record, purpose);
         let household = household.filter(|_| record.holder.is_some());
-        household::set(&mut form, household.as_ref());
         let change = match purpose {
             Purpose::Acquire => Change::NewTerm,
             Purpose::Renew | Purpose::Release => Change::Progress,
         };
-        locked.replace(&form, change)
+        loop {
+            let state = self.disk.look(given_up)?;
+            let found = state.version();
+            let mut form = match (base, state.form()) {
+                (Base::Absent, None) => Form::default(),
+                (Base::Version(version), Some(form)) if version == found => form.clone(),
+                (_, Some(_)) => return Err(is_at(found)),
+                (_, None) => {
+                    return Err(StoreError::LostRace(format!(
+                        "there is no lease, at version {found}"
+                    )));
+                }
+            };
+            form.set(record, purpose);
+            household::set(&mut form, household.as_ref());
+            // Another change that left the version as it is does not let this one lose.
+            if let Some(version) = state.replace(&form, change, given_up)? {
+                return Ok(version);
+            }
+        }
     }
-}
 
-impl Inner {
     /// All else, the processes that act for the holder too, stays as it is.
     fn order(
         &self,
         base: Version,
         orders: &Orders,
-        given_up: &dyn Fn() -> bool,
+        given_up: GivenUp<'_>,
     ) -> Result<Version, StoreError> {
-        let locked = self.disk.lock(given_up)?;
-        let found = locked.version();
-        match locked.form().cloned() {
-            Some(mut form) if found == base => {
-                form.set_orders(orders);
-                locked.replace(&form, Change::Progress)
+        loop {
+            let state = self.disk.look(given_up)?;
+            let found = state.version();
+            let Some(mut form) = state.form().filter(|_| found == base).cloned() else {
+                return Err(is_at(found));
+            };
+            form.set_orders(orders);
+            if let Some(version) = state.replace(&form, Change::Progress, given_up)? {
+                return Ok(version);
             }
-            Some(_) | None => Err(StoreError::LostRace(format!(
-                "the lease is at version {found}"
-            ))),
         }
     }
+}
+
+fn is_at(found: Version) -> StoreError {
+    StoreError::LostRace(format!("the lease is at version {found}"))
 }
 
 impl LeaseStore for FileStore {
@@ -288,8 +297,8 @@ struct Look {
     household: Option<Household>,
 }
 
-fn snapshot(locked: &Locked<'_>) -> Snapshot {
-    let mut snapshot = Snapshot::new(locked.version(), locked.form().map(Form::record));
-    snapshot.holder_gone = locked.form().is_some_and(household::is_gone);
+fn snapshot(state: &State<'_>) -> Snapshot {
+    let mut snapshot = Snapshot::new(state.version(), state.form().map(Form::record));
+    snapshot.holder_gone = state.form().is_some_and(household::is_gone);
     snapshot
 }

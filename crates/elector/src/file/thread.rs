@@ -1,4 +1,4 @@
-//! The store's own thread: disks and locks block, and a thread that is made when it is needed may be one too many by then
+//! The store's own thread: disks block, and a thread that is made when it is needed may be one too many by then
 //! (`ulimit -u`, the pids limit of a container).
 
 use std::io;

@@ -7,6 +7,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::fs::getxattr;
+use rustix::io::Errno;
 use rustix::process::{getegid, geteuid};
 
 use super::failure;
@@ -36,6 +38,17 @@ pub(super) fn check_folder(folder: &Path, rights: Rights) -> Result<(), StoreErr
     match is_trusted(rights.user) {
         true => check_writers(folder, folder, rights),
         false => Err(failure::folder_of_another_user(folder, folder, rights)),
+    }
+}
+
+/// A folder of the lease's own: no other user has anything to do in it.
+pub(super) fn check_own_folder(folder: &Path, rights: Rights) -> Result<(), StoreError> {
+    if !is_trusted(rights.user) {
+        Err(failure::folder_of_another_user(folder, folder, rights))
+    } else if rights.mode & 0o022 != 0 {
+        Err(failure::folder_for_others(folder, rights))
+    } else {
+        Ok(())
     }
 }
 
@@ -71,11 +84,23 @@ fn check_writers(folder: &Path, at: &Path, rights: Rights) -> Result<(), StoreEr
         Ok(())
     } else if rights.has(0o002) {
         Err(failure::folder_for_everybody(folder, at, rights))
-    } else if rights.has(0o020) && !is_trusted_group(rights.group) {
+    } else if !rights.has(0o020) {
+        Ok(())
+    } else if has_access_list(at) {
+        Err(failure::folder_with_access_list(folder, at, rights))
+    } else if !is_trusted_group(rights.group) {
         Err(failure::folder_for_a_group(folder, at, rights))
     } else {
         Ok(())
     }
+}
+
+/// Whether the group's bits are the most that an access control list gives to anybody whom it names: such a list may let others write only
+/// where these bits do. Who is named in it is not looked at.
+fn has_access_list(at: &Path) -> bool {
+    let mut nothing: [u8; 0] = [];
+    let size = getxattr(at, "system.posix_acl_access", &mut nothing[..]);
+    !matches!(size, Err(Errno::NODATA | Errno::OPNOTSUPP))
 }
 
 /// Whether nobody is in this group but root and this user.

@@ -82,6 +82,7 @@ impl Watching {
         loop {
             // Before looking: what happens after this gives a new notice.
             self.notices.take().map_err(ended)?;
+            self.notices.follow_the_head(&self.store);
             let Look {
                 snapshot: found,
                 household,
@@ -143,10 +144,12 @@ async fn death(household: Option<&Household>) {
     }
 }
 
-/// The kernel's notices about the record file.
+/// The kernel's notices about the record file, and about the head: whoever has moved that may be stopped before the record shows it.
 struct Notices {
     inotify: Readable,
     folder: OpenFolder,
+    /// The notices' number for the folder.
+    about_folder: i32,
     name: Vec<u8>,
 }
 
@@ -161,10 +164,11 @@ impl Notices {
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR;
         let folder = disk.open_folder().map_err(io::Error::other)?;
-        inotify::add_watch(&fd, folder.proc_path(), events)?;
+        let about_folder = inotify::add_watch(&fd, folder.proc_path(), events)?;
         Ok(Self {
             inotify: readable::watch(fd)?,
             folder,
+            about_folder,
             name: disk.record_name().as_bytes().to_owned(),
         })
     }
@@ -172,6 +176,15 @@ impl Notices {
     /// Whether the folder that they are about is still the lease's.
     fn are_of_the_lease(&self, store: &FileStore) -> bool {
         store.inner.disk.is_in(&self.folder)
+    }
+
+    /// Asks for those about the head too. Its folder may be a new one by now; asking again for the same one changes nothing.
+    fn follow_the_head(&self, store: &FileStore) {
+        if let Some(versions) = store.inner.disk.open_versions(&self.folder) {
+            let events = WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
+            // Without them the record's own notice comes, later.
+            let _ = inotify::add_watch(self.inotify.get_ref(), versions.proc_path(), events);
+        }
     }
 
     /// Waits for one about the record.
@@ -191,19 +204,18 @@ impl Notices {
         let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = inotify::Reader::new(self.inotify.get_ref(), &mut buffer);
-        let mut about_the_record = false;
+        let mut about_the_lease = false;
         loop {
             match reader.next() {
+                Ok(event) if event.wd() != self.about_folder => about_the_lease = true,
                 Ok(event) if event.events().intersects(gone) => {
                     return Err(io::Error::other("it was moved or deleted"));
                 }
                 Ok(event) => {
-                    about_the_record |= event.events().contains(ReadFlags::QUEUE_OVERFLOW)
-                        || event
-                            .file_name()
-                            .is_some_and(|name| name.to_bytes() == self.name);
+                    let name = event.file_name();
+                    about_the_lease |= name.is_some_and(|name| name.to_bytes() == self.name);
                 }
-                Err(Errno::AGAIN) => return Ok(about_the_record),
+                Err(Errno::AGAIN) => return Ok(about_the_lease),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -21,6 +21,7 @@ use super::failure::chain;
 use super::plugin::{self, Credential};
 use super::retry_after;
 use super::source::{ConnectError, Origin};
+use crate::apart::apart;
 use crate::clock;
 
 /// The way to the API server.
@@ -140,7 +141,7 @@ impl Own {
             let state = self.state();
             (state.config.clone(), state.generation)
         };
-        let build = tokio::task::spawn_blocking(move || build(&config)).await;
+        let build = apart(move || build(&config)).await;
         let client = build.map_err(|error| kube::Error::Service(error.into()))??;
         let mut state = self.state();
         if state.generation == generation {

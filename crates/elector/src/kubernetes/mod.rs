@@ -12,23 +12,28 @@
 
 mod connection;
 mod failure;
+mod holder;
 mod names;
 mod object;
 mod options;
+mod pair;
 mod plugin;
+mod pods;
 mod resource;
 mod retry_after;
 mod source;
 mod watch;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use futures_util::Stream;
 use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::Value;
+use soloist_core::death::{Deaths, PodReport};
 use soloist_core::election::{Base, Purpose};
-use soloist_core::ids::Version;
+use soloist_core::ids::{InstanceId, Version};
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use tracing::warn;
@@ -39,9 +44,12 @@ use crate::seen::Seen;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
 use connection::Connection;
 use failure::Asked;
+use holder::Observer;
 
 pub use names::NameError;
 pub use options::Options;
+pub use pair::PairStore;
+pub use pods::termination_message;
 pub use resource::Resource;
 pub use source::ConnectError;
 
@@ -63,6 +71,9 @@ struct Inner {
     /// The objects, with what is not ours in them.
     seen: Mutex<Seen<Value>>,
     complaints: Mutex<Repeats>,
+    /// Whoever looks for reported deaths.
+    observer: OnceLock<Observer>,
+    deaths: Mutex<Deaths>,
 }
 
 impl KubernetesStore {
@@ -127,6 +138,8 @@ impl KubernetesStore {
                 watch_seconds,
                 seen: Mutex::default(),
                 complaints: Mutex::default(),
+                observer: OnceLock::new(),
+                deaths: Mutex::new(Deaths::NONE),
             }),
         }
     }
@@ -147,6 +160,20 @@ impl KubernetesStore {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// From now on a holder is dead as soon as its kubelet reports the end of its container. The holders' Pods are in this
+    /// namespace, and are called as the holders; where they may not be watched, their leases are waited out. `instance` is who
+    /// asks: nobody waits for its own death.
+    ///
+    /// A report names a container by [`termination_message`].
+    pub fn believe_reported_deaths(&self, instance: InstanceId, namespace: &str) {
+        let namespace = namespace.to_owned();
+        let _ = self.inner.observer.set(Observer {
+            instance,
+            namespace,
+            was_refused: AtomicBool::new(false),
+        });
     }
 
     /// A client on the same cluster with the same credentials, for a program's other business. It
@@ -187,6 +214,18 @@ impl Inner {
     }
 
     async fn list(&self) -> Result<Snapshot, StoreError> {
+        let (item, cluster) = self.list_object().await?;
+        let found = match item {
+            None => Ok(Snapshot::new(cluster, None)),
+            Some(item) => self.remember(item),
+        };
+        let found = found.map_err(|reason| self.asked("list").not_understood(&reason))?;
+        self.seen().was_read(found.version, cluster);
+        Ok(found)
+    }
+
+    /// The object, if there is one, as of a version of the whole store.
+    async fn list_object(&self) -> Result<(Option<Value>, Version), StoreError> {
         let asked = self.asked("list");
         let request = self
             .requests
@@ -196,32 +235,37 @@ impl Inner {
         let client = client.map_err(|error| asked.failed(&error))?;
         let list = client.request(request).await;
         let list: Value = list.map_err(|error| self.failed(asked, &error))?;
-        self.listed(&list)
-            .map_err(|reason| asked.not_understood(&reason))
-    }
-
-    fn listed(&self, list: &Value) -> Result<Snapshot, String> {
-        let cluster = object::version(list)?;
+        let cluster = object::version(&list).map_err(|reason| asked.not_understood(&reason))?;
         let items = list.get("items").and_then(Value::as_array);
-        let found = match items.map(Vec::as_slice) {
-            None | Some([]) => Snapshot::new(cluster, None),
-            Some([item, ..]) => {
-                let mut item = item.clone();
-                // The items of a list do not say what they are.
-                item["apiVersion"] = self.resource.api_version().into();
-                item["kind"] = self.resource.kind().into();
-                self.remember(item)?
-            }
-        };
-        self.seen().was_read(found.version, cluster);
-        Ok(found)
+        let item = items.and_then(|items| items.first()).map(|item| {
+            let mut item = item.clone();
+            // The items of a list do not say what they are.
+            item["apiVersion"] = self.resource.api_version().into();
+            item["kind"] = self.resource.kind().into();
+            item
+        });
+        Ok((item, cluster))
     }
 
     fn remember(&self, item: Value) -> Result<Snapshot, String> {
-        let snapshot = object::snapshot(self.resource, &item)?;
+        let mut snapshot = object::snapshot(self.resource, &item)?;
+        snapshot.holder_gone = self.is_proven_dead(&snapshot);
         self.complain_of_orders(&item);
         self.seen().remember(snapshot.version, item);
         Ok(snapshot)
+    }
+
+    fn is_proven_dead(&self, snapshot: &Snapshot) -> bool {
+        let deaths = self.deaths();
+        snapshot.record.as_ref().is_some_and(|r| deaths.prove(r))
+    }
+
+    fn note_deaths(&self, report: &PodReport) {
+        self.deaths().note(report);
+    }
+
+    fn deaths(&self) -> MutexGuard<'_, Deaths> {
+        self.deaths.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn complain_of_orders(&self, item: &Value) {
@@ -268,10 +312,23 @@ impl Inner {
     }
 
     async fn send(&self, base: Base, new: &Value) -> Result<Version, StoreError> {
-        let asked = self.asked(match base {
+        let written = self.put(base, new).await?;
+        let written = self
+            .remember(written)
+            .map_err(|reason| self.asked_to_write(base).not_understood(&reason))?;
+        Ok(written.version)
+    }
+
+    fn asked_to_write(&self, base: Base) -> Asked<'_> {
+        self.asked(match base {
             Base::Absent => "create",
             Base::Version(_) => "update",
-        });
+        })
+    }
+
+    /// Writes the object, and says what it is now.
+    async fn put(&self, base: Base, new: &Value) -> Result<Value, StoreError> {
+        let asked = self.asked_to_write(base);
         let body = serde_json::to_vec(new)
             .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
         let params = PostParams {
@@ -286,11 +343,7 @@ impl Inner {
         let client = self.connection.client().await;
         let client = client.map_err(|error| asked.failed(&error))?;
         let written = client.request(request).await;
-        let written: Value = written.map_err(|error| self.failed(asked, &error))?;
-        let written = self
-            .remember(written)
-            .map_err(|reason| asked.not_understood(&reason))?;
-        Ok(written.version)
+        written.map_err(|error| self.failed(asked, &error))
     }
 }
 

@@ -22,6 +22,9 @@ pub(super) const HANDOVER: &str = "soloist.dev/handover";
 /// The annotation that orders a pause.
 pub(super) const PAUSE: &str = "soloist.dev/pause";
 
+/// The annotation under a record that was written as one half of a pair: on the Lease, the version of the other half that it follows.
+pub(super) const PAIR: &str = "soloist.dev/pair";
+
 /// The state that this object is.
 pub(super) fn snapshot(resource: Resource, object: &Value) -> Result<Snapshot, String> {
     Ok(Snapshot::new(
@@ -131,7 +134,18 @@ pub(super) fn set(resource: Resource, object: &mut Value, record: &Record, purpo
         }
         None => annotations.remove(SIGNATURE),
     };
+    annotations.remove(PAIR);
     set_orders(object, &record.orders);
+}
+
+/// Says that this object is one half of a pair, which `set` takes back.
+pub(super) fn mark_as_half(object: &mut Value, text: &str) {
+    annotations(child_map(object)).insert(PAIR.into(), json!(text));
+}
+
+/// What [`mark_as_half`] has said.
+pub(super) fn half_mark(object: &Value) -> Option<&str> {
+    annotation(object, PAIR)
 }
 
 /// Writes over the orders that are there, and keeps those that nobody can read, for people.

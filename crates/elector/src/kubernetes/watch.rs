@@ -12,6 +12,7 @@ use soloist_core::ids::Version;
 use soloist_core::record::Snapshot;
 
 use super::failure::chain;
+use super::holder::HolderWatch;
 use super::{Inner, object};
 use crate::clock::{self, Timer};
 use crate::store::{StoreError, WatchEnded};
@@ -25,14 +26,45 @@ const EARLY: Duration = Duration::from_secs(1);
 
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
 
-/// Every change after this version.
+/// Every change after this version; and a version once more if it has been proven since that its holder is dead.
 pub(super) fn changes(
     inner: Arc<Inner>,
     after: Version,
 ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-    let last = inner.seen().newest_known(after);
+    let (as_of, known) = {
+        let seen = inner.seen();
+        (seen.newest_known(after), seen.at(after))
+    };
+    let known = known.and_then(|object| object::snapshot(inner.resource, &object).ok());
+    let mut holder = HolderWatch::new(Arc::clone(&inner));
+    holder.follow(known.as_ref().and_then(|known| known.record.as_ref()));
+    let following = Following {
+        changes: objects(Arc::clone(&inner), after, as_of).boxed(),
+        inner,
+        known,
+        holder,
+    };
+    stream::unfold(following, |mut following| async move {
+        let told = following.next().await?;
+        Some((told, following))
+    })
+}
+
+/// The object after a change; none if it was deleted.
+#[derive(Debug)]
+pub(super) struct Change {
+    pub(super) version: Version,
+    pub(super) object: Option<Value>,
+}
+
+/// Every change of the object after this version of it, which still was the newest at `as_of`.
+pub(super) fn objects(
+    inner: Arc<Inner>,
+    after: Version,
+    as_of: Version,
+) -> impl Stream<Item = Result<Change, WatchEnded>> + Send + 'static {
     let watching = Watching {
-        last,
+        last: as_of,
         told: after,
         inner,
         events: None,
@@ -40,10 +72,51 @@ pub(super) fn changes(
     stream::unfold(Some(watching), |watching| async move {
         let mut watching = watching?;
         match watching.next().await {
-            Ok(snapshot) => Some((Ok(snapshot), Some(watching))),
+            Ok(change) => Some((Ok(change), Some(watching))),
             Err(ended) => Some((Err(ended), None)),
         }
     })
+}
+
+/// The lease, and the Pod of whoever holds it.
+struct Following {
+    inner: Arc<Inner>,
+    changes: Pin<Box<dyn Stream<Item = Result<Change, WatchEnded>> + Send>>,
+    /// The lease as we know it.
+    known: Option<Snapshot>,
+    holder: HolderWatch,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Result<Snapshot, WatchEnded>> {
+        loop {
+            tokio::select! {
+                change = self.changes.next() => return Some(change?.and_then(|change| self.take(change))),
+                report = self.holder.next() => {
+                    self.inner.note_deaths(&report);
+                    if let Some(gone) = self.newly_gone() {
+                        return Some(Ok(gone));
+                    }
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, change: Change) -> Result<Snapshot, WatchEnded> {
+        let snapshot = match change.object {
+            None => Snapshot::new(change.version, None),
+            Some(object) => self.inner.remember(object).map_err(WatchEnded::broken)?,
+        };
+        self.holder.follow(snapshot.record.as_ref());
+        self.known = Some(snapshot.clone());
+        Ok(snapshot)
+    }
+
+    fn newly_gone(&mut self) -> Option<Snapshot> {
+        let known = self.known.as_mut().filter(|known| !known.holder_gone)?;
+        known.holder_gone = self.inner.is_proven_dead(known);
+        known.holder_gone.then(|| known.clone())
+    }
 }
 
 impl Inner {
@@ -68,7 +141,7 @@ struct Open {
 }
 
 impl Watching {
-    async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+    async fn next(&mut self) -> Result<Change, WatchEnded> {
         loop {
             let open = match &mut self.events {
                 Some(open) => open,
@@ -86,8 +159,8 @@ impl Watching {
             };
             match event {
                 Some(Ok(event)) => {
-                    if let Some(snapshot) = self.take(event)? {
-                        return Ok(snapshot);
+                    if let Some(change) = self.take(event)? {
+                        return Ok(change);
                     }
                 }
                 Some(Err(error)) => return Err(WatchEnded::broken(chain(&error))),
@@ -100,12 +173,10 @@ impl Watching {
         }
     }
 
-    fn take(&mut self, event: WatchEvent<Value>) -> Result<Option<Snapshot>, WatchEnded> {
-        let snapshot = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => self.inner.remember(object),
-            WatchEvent::Deleted(object) => {
-                object::version(&object).map(|version| Snapshot::new(version, None))
-            }
+    fn take(&mut self, event: WatchEvent<Value>) -> Result<Option<Change>, WatchEnded> {
+        let (object, deleted) = match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, false),
+            WatchEvent::Deleted(object) => (object, true),
             WatchEvent::Bookmark(bookmark) => {
                 let version = object::parse_version(&bookmark.metadata.resource_version);
                 let version = version.map_err(WatchEnded::broken)?;
@@ -126,13 +197,14 @@ impl Watching {
                 )));
             }
         };
-        let snapshot = snapshot.map_err(WatchEnded::broken)?;
-        if snapshot.version <= self.last {
+        let version = object::version(&object).map_err(WatchEnded::broken)?;
+        if version <= self.last {
             return Ok(None);
         }
-        self.last = snapshot.version;
-        self.told = snapshot.version;
-        Ok(Some(snapshot))
+        self.last = version;
+        self.told = version;
+        let object = (!deleted).then_some(object);
+        Ok(Some(Change { version, object }))
     }
 }
 

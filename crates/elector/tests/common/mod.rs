@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use serde_json::{Value, json};
 use soloist_elector::core::ids::{Identity, Version};
 use soloist_elector::file::FileStore;
-use soloist_elector::memory::MemoryStore;
-use soloist_elector::testing::Fixture;
+use soloist_elector::memory::{Faults, MemoryStore};
+use soloist_elector::testing::{Disturb, Disturbance, Fixture};
 use tempfile::TempDir;
 
 pub(crate) struct Memory(pub(crate) MemoryStore, Mutex<Option<Version>>);
@@ -42,6 +42,37 @@ impl Fixture for Memory {
 
     async fn set_back(&self) {
         self.0.set_back(self.1.lock().unwrap().unwrap());
+    }
+
+    async fn disturbed(&self) -> Result<(MemoryStore, Disturb), &'static str> {
+        let store = self.0.clone();
+        let disturb = move |disturbance| {
+            store.set_faults(match disturbance {
+                Disturbance::None => Faults::default(),
+                Disturbance::LostAnswers => Faults {
+                    lose_next_answer: true,
+                    ..Faults::default()
+                },
+                Disturbance::SilentWatches => Faults {
+                    mute_watches: true,
+                    ..Faults::default()
+                },
+                Disturbance::Slow(delay) => Faults {
+                    delay,
+                    ..Faults::default()
+                },
+            });
+        };
+        Ok((self.0.clone(), Box::new(disturb)))
+    }
+
+    async fn without_rights(&self) -> Result<MemoryStore, &'static str> {
+        Err("memory has no rights")
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        self.0.compact();
+        Ok(())
     }
 }
 
@@ -89,17 +120,37 @@ impl Fixture for File {
     }
 
     async fn back_up(&self) {
-        for name in ["lease", "lease.lock"] {
-            let backup = self.0.path().join(format!("{name}.backup"));
-            std::fs::copy(self.0.path().join(name), backup).unwrap();
+        let (from, to) = (self.0.path(), self.0.path().join("backup"));
+        std::fs::create_dir_all(to.join("lease.lock")).unwrap();
+        std::fs::copy(from.join("lease"), to.join("lease")).unwrap();
+        for file in std::fs::read_dir(from.join("lease.lock")).unwrap() {
+            let name = std::path::Path::new("lease.lock").join(file.unwrap().file_name());
+            std::fs::copy(from.join(&name), to.join(&name)).unwrap();
         }
     }
 
     async fn set_back(&self) {
-        // The lock file first, so that nobody sees the former record with the later count.
-        for name in ["lease.lock", "lease"] {
-            let backup = self.0.path().join(format!("{name}.backup"));
-            std::fs::rename(backup, self.0.path().join(name)).unwrap();
-        }
+        // The head first, and in one step, so that nobody sees the former record with the later head.
+        let (from, to) = (self.0.path().join("backup"), self.0.path());
+        let (saved, head) = (from.join("lease.lock"), to.join("lease.lock"));
+        let exchange = rustix::fs::RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(rustix::fs::CWD, saved, rustix::fs::CWD, head, exchange).unwrap();
+        std::fs::rename(from.join("lease"), to.join("lease")).unwrap();
+    }
+
+    async fn disturbed(&self) -> Result<(FileStore, Disturb), &'static str> {
+        Err(
+            "there is no way between a process and a file of its own machine that could lose or delay anything",
+        )
+    }
+
+    async fn without_rights(&self) -> Result<FileStore, &'static str> {
+        Err("the kernel refuses by user, and whoever runs this may have all rights; see file.rs")
+    }
+
+    async fn compact(&self) -> Result<(), &'static str> {
+        Err(
+            "a file remembers its present state only, so every watch from an earlier one shows that",
+        )
     }
 }

@@ -22,6 +22,9 @@ pub(crate) struct Asking {
 pub(crate) enum Refusal {
     #[error("{0}")]
     Forbidden(String),
+    /// There is such an object already, or it has changed.
+    #[error("{0}")]
+    Conflict(String),
     #[error("{0}")]
     Failed(String),
 }
@@ -81,6 +84,9 @@ impl Asking {
             answer.map_err(|error| match error {
                 kube::Error::Api(status) if status.code == 403 => {
                     Refusal::Forbidden(status.message.clone())
+                }
+                kube::Error::Api(status) if status.code == 409 => {
+                    Refusal::Conflict(status.message.clone())
                 }
                 error => failed(&error),
             })

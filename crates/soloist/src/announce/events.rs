@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use soloist_core::ids::Identity;
 use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info};
 
 use super::api::{Asking, Refusal, Rule};
@@ -18,6 +20,16 @@ use crate::own_pod::OwnPod;
 
 /// More than this do not wait to be sent.
 const QUEUE: usize = 16;
+
+/// The pauses before an Event is tried again.
+const RETRIES: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(4),
+    Duration::from_secs(15),
+];
+/// Whoever has just taken over or let go leaves the API server and the processors to those who start the child: an Event
+/// can wait longer than a handover takes.
+const AFTER_YOU: Duration = Duration::from_millis(100);
 
 const RULE: Rule = Rule {
     group: "events.k8s.io",
@@ -28,7 +40,7 @@ const RULE: Rule = Rule {
 /// Where Events go.
 #[derive(Debug)]
 pub(super) struct Events {
-    queue: mpsc::Sender<(Timestamp, Told)>,
+    queue: mpsc::Sender<Waiting>,
     worker: JoinHandle<()>,
     allowance: Allowance,
 }
@@ -60,7 +72,11 @@ impl Events {
             note.push_str(&format!(" ({left_out} more were left out before this)"));
         }
         // Nobody listens where Events are forbidden.
-        let _ = self.queue.try_send((Timestamp::now(), told));
+        let _ = self.queue.try_send(Waiting {
+            due: Instant::now() + AFTER_YOU,
+            at: Timestamp::now(),
+            told,
+        });
     }
 
     /// Waits until all is told.
@@ -115,6 +131,13 @@ impl Allowance {
     }
 }
 
+#[derive(Debug)]
+struct Waiting {
+    due: Instant,
+    at: Timestamp,
+    told: Told,
+}
+
 struct Writer {
     asking: Asking,
     pod: Option<OwnPod>,
@@ -125,8 +148,9 @@ struct Writer {
 }
 
 impl Writer {
-    async fn work(mut self, mut waiting: mpsc::Receiver<(Timestamp, Told)>) {
-        while let Some((at, told)) = waiting.recv().await {
+    async fn work(mut self, mut waiting: mpsc::Receiver<Waiting>) {
+        while let Some(Waiting { due, at, told }) = waiting.recv().await {
+            sleep_until(due).await;
             // It may have been deleted and made anew before a term.
             if self.lease_uid.is_none() || told.reason == "BecameLeader" {
                 self.lease_uid = self.find_lease().await;
@@ -135,8 +159,8 @@ impl Writer {
                 let namespace = regarding["namespace"].as_str().unwrap_or_default();
                 let path = format!("/apis/events.k8s.io/v1/namespaces/{namespace}/events");
                 let event = self.event(at, &told, &regarding);
-                match self.asking.create(&path, &event).await {
-                    Ok(_) => {}
+                match self.write(&path, &event).await {
+                    Ok(()) => {}
                     Err(Refusal::Forbidden(message)) => {
                         info!(
                             "no Events are written, and nothing else changes. Who wants them adds a rule to the Role: {RULE} ({message})"
@@ -147,6 +171,19 @@ impl Writer {
                         debug!(reason = told.reason, %failure, "an Event is not written");
                     }
                 }
+            }
+        }
+    }
+
+    /// A lease is mostly lost because the API server does not answer, so that is told when it does again.
+    async fn write(&self, path: &str, event: &Value) -> Result<(), Refusal> {
+        let mut pauses = RETRIES.into_iter();
+        loop {
+            match (self.asking.create(path, event).await, pauses.next()) {
+                // It had landed, and the answer was lost.
+                (Ok(_) | Err(Refusal::Conflict(_)), _) => return Ok(()),
+                (Err(Refusal::Failed(_)), Some(pause)) => sleep(pause).await,
+                (Err(failure), _) => return Err(failure),
             }
         }
     }
@@ -182,10 +219,11 @@ impl Writer {
         // The server takes no more.
         let instance: String = self.instance.chars().take(128).collect();
         let note: String = told.note.chars().take(1000).collect();
-        let (namespace, name) = (&regarding["namespace"], &regarding["name"]);
+        let namespace = &regarding["namespace"];
+        let name = regarding["name"].as_str().unwrap_or_default();
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
-            "metadata": { "generateName": format!("{}-", name.as_str().unwrap_or_default()), "namespace": namespace },
+            "metadata": { "name": event_name(name, &self.instance, at, told, regarding), "namespace": namespace },
             "eventTime": at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string(),
             "reportingController": "soloist.dev/soloist",
             "reportingInstance": instance,
@@ -198,9 +236,50 @@ impl Writer {
     }
 }
 
+/// The same for the same Event, however often it is sent, and no other's.
+fn event_name(name: &str, instance: &str, at: Timestamp, told: &Told, regarding: &Value) -> String {
+    let what = format!("{at} {instance} {} {}", told.reason, regarding["kind"]);
+    let digest = Sha256::digest(what.as_bytes());
+    let digest: String = digest[..8]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    // The server takes no more than 253.
+    let name: String = name.chars().take(230).collect();
+    format!("{}.{digest}", name.trim_end_matches(['-', '.']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_that_is_sent_twice_is_one_and_others_are_others() {
+        let at: Timestamp = "2026-01-01T00:00:00.5Z".parse().unwrap();
+        let told = Told {
+            reason: "BecameLeader",
+            warning: false,
+            note: String::new(),
+        };
+        let lease = json!({"kind": "Lease"});
+        let first = event_name("feed", "feed-0", at, &told, &lease);
+        assert_eq!(first, event_name("feed", "feed-0", at, &told, &lease));
+        assert!(first.starts_with("feed.") && first.len() == 21, "{first}");
+        let other = [
+            event_name("feed", "feed-1", at, &told, &lease),
+            event_name(
+                "feed",
+                "feed-0",
+                at + Duration::from_nanos(1),
+                &told,
+                &lease,
+            ),
+            event_name("feed", "feed-0", at, &told, &json!({"kind": "Pod"})),
+        ];
+        assert!(!other.contains(&first), "{other:?}");
+        let long = event_name(&"a.-".repeat(80), "i", at, &told, &lease);
+        assert!(long.len() < 253 && !long.contains("-.-."), "{long}");
+    }
 
     #[test]
     fn a_flood_of_events_is_cut_and_the_next_one_says_how_many_were_left_out() {

@@ -21,6 +21,7 @@ use crate::own_pod::OwnPod;
 use events::Events;
 use role::{Role, RoleLabel};
 use story::Story;
+pub(crate) use story::Why;
 
 pub(crate) use api::{Asking, Refusal, Rule};
 
@@ -33,6 +34,9 @@ pub(crate) struct Announcer {
     story: Story,
     events: Option<Events>,
     role: Option<RoleLabel>,
+    leads: bool,
+    /// The Pod's end is near: it is not shown as the leader's any more.
+    ending: bool,
 }
 
 impl Announcer {
@@ -50,6 +54,8 @@ impl Announcer {
             story: Story::new(identity.clone()),
             events: store.map(|store| Events::start(store.clone(), pod, identity)),
             role,
+            leads: false,
+            ending: false,
         }
     }
 
@@ -65,12 +71,9 @@ impl Announcer {
 
     /// `released`: the last try to release the lease has landed.
     pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
-        if let (Some(label), Notice::State { from, to }) = (&self.role, notice) {
-            match (from, to) {
-                (_, StateName::Leader) => label.want(Role::Leader),
-                (StateName::Leader, _) => label.want(Role::Standby),
-                _ => {}
-            }
+        if let Notice::State { to, .. } = notice {
+            self.leads = *to == StateName::Leader;
+            self.show_role();
         }
         let told = self.story.notice(notice, released);
         self.tell(now, told);
@@ -84,6 +87,22 @@ impl Announcer {
     pub(crate) fn child(&mut self, now: Moment, event: TreeEvent) {
         let told = self.story.child(event);
         self.tell(now, told);
+    }
+
+    /// Whether the Pod's end is near. So a leader's endpoint has gone before its child is asked to stop, if there is a hook that
+    /// waits for it.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        self.ending = ending;
+        self.show_role();
+    }
+
+    fn show_role(&self) {
+        if let Some(label) = &self.role {
+            label.want(match self.leads && !self.ending {
+                true => Role::Leader,
+                false => Role::Standby,
+            });
+        }
     }
 
     fn tell(&mut self, now: Moment, told: Option<story::Told>) {
@@ -102,5 +121,39 @@ impl Announcer {
         if let Some(events) = self.events.take() {
             let _ = timeout(LAST_WORDS, events.finish()).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use soloist_elector::clock;
+
+    use super::*;
+
+    #[test]
+    fn a_leader_whose_pods_end_is_near_is_shown_as_none_until_that_was_a_false_alarm() {
+        let identity = Identity::try_new("a").unwrap();
+        let mut announcer = Announcer::start(None, &identity, true);
+        let (label, wishes) = RoleLabel::unheard();
+        announcer.role = Some(label);
+        let shown = || *wishes.borrow();
+        let state = |from, to| Notice::State { from, to };
+        let (before, leads) = (StateName::PreLeader, StateName::Leader);
+        announcer.notice(clock::now(), &state(before, leads), false);
+        assert_eq!(shown(), (2, Role::Leader));
+        for _ in 0..3 {
+            announcer.set_ending(true);
+        }
+        assert_eq!(shown(), (3, Role::Standby), "said once");
+        announcer.set_ending(false);
+        assert_eq!(shown(), (4, Role::Leader));
+        announcer.set_ending(true);
+        announcer.notice(clock::now(), &state(leads, before), false);
+        announcer.notice(clock::now(), &state(before, leads), false);
+        assert_eq!(
+            shown(),
+            (5, Role::Standby),
+            "the next child is no end's either"
+        );
     }
 }

@@ -73,8 +73,22 @@ impl RoleLabel {
         Some(Self { wanted, settled })
     }
 
+    /// What is wanted is seen here, and granted by nobody.
+    #[cfg(test)]
+    pub(super) fn unheard() -> (Self, watch::Receiver<(u64, Role)>) {
+        let (wanted, wishes) = watch::channel((1, Role::Standby));
+        let (_, settled) = watch::channel(0);
+        (Self { wanted, settled }, wishes)
+    }
+
     pub(super) fn want(&self, role: Role) {
-        self.wanted.send_modify(|wish| *wish = (wish.0 + 1, role));
+        self.wanted.send_if_modified(|wish| {
+            let is_new = wish.1 != role;
+            if is_new {
+                *wish = (wish.0 + 1, role);
+            }
+            is_new
+        });
     }
 
     /// See [`super::Announcer::role_shown`].

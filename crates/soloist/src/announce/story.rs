@@ -194,6 +194,35 @@ fn in_words(loss: &Loss) -> String {
     }
 }
 
+/// Why a term has ended, as its Event tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Why {
+    /// Renewals did not get through in time.
+    TooLate,
+    /// Another hand has taken, emptied, deleted or reset the lease.
+    OtherHand,
+    /// Somebody wanted it: a signal, a handover, a pause.
+    Asked,
+    /// The child could not go on.
+    Child,
+}
+
+impl Why {
+    /// What the note of a `StoppedLeading` says.
+    pub(crate) fn of(note: &str) -> Option<Self> {
+        let says = |part: &str| note.contains(part);
+        let is_lost = says(" has lost the lease: ");
+        Some(match () {
+            () if is_lost && (says("renewed in time") || says("it ran out")) => Self::TooLate,
+            () if is_lost && says("it was given away") => Self::Asked,
+            () if is_lost => Self::OtherHand,
+            () if says("its child has ended") => Self::Child,
+            () if says(" stops leading: ") => Self::Asked,
+            () => return None,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use soloist_core::ids::{Term, Token};
@@ -288,5 +317,35 @@ mod tests {
         );
         let over = story.notice(&Notice::Paused(None), false).unwrap();
         assert_eq!(over.reason, "Resumed");
+    }
+
+    #[test]
+    fn why_a_term_has_ended_can_be_read_from_what_was_told() {
+        let told = |loss: Loss| {
+            let mut story = Story::new(identity("a"));
+            let notice = Notice::Lost(loss);
+            story.notice(&notice, false).unwrap().note
+        };
+        let other = identity("b");
+        for (loss, why) in [
+            (Loss::RenewDeadline, Why::TooLate),
+            (Loss::Expired, Why::TooLate),
+            (Loss::Taken(other), Why::OtherHand),
+            (Loss::Emptied, Why::OtherHand),
+            (Loss::Deleted, Why::OtherHand),
+            (Loss::WrittenBack, Why::OtherHand),
+            (Loss::Resigned, Why::Child),
+        ] {
+            let note = told(loss);
+            assert_eq!(Why::of(&note), Some(why), "{note}");
+        }
+        let mut story = Story::new(identity("a"));
+        story.asked_to_stop();
+        let note = story
+            .notice(&Notice::Lost(Loss::Resigned), false)
+            .unwrap()
+            .note;
+        assert_eq!(Why::of(&note), Some(Why::Asked), "{note}");
+        assert_eq!(Why::of("x stopped leading"), None);
     }
 }

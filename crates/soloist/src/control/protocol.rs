@@ -15,8 +15,8 @@ const LONGEST_TEXT: usize = 500;
 pub(crate) enum Request {
     /// How is it?
     Status,
-    /// The Pod's preStop hook has begun.
-    PrestopBegins,
+    /// The Pod's preStop hook has begun, and takes at most so long.
+    PrestopBegins { max: Option<Duration> },
     /// The hook wants this in the log.
     PrestopSays(String),
     /// The hook is about to end.
@@ -28,16 +28,16 @@ impl Request {
         let request = |name: &str| json!({ "version": VERSION, "request": name });
         let mut value = request(match self {
             Self::Status => "status",
-            Self::PrestopBegins => "prestop-begin",
+            Self::PrestopBegins { .. } => "prestop-begin",
             Self::PrestopSays(_) => "prestop-note",
             Self::PrestopEnds { .. } => "prestop-end",
         });
         match self {
-            Self::Status | Self::PrestopBegins => {}
+            Self::Status | Self::PrestopBegins { max: None } => {}
+            Self::PrestopBegins { max: Some(max) } => value["max_ms"] = millis(*max).into(),
             Self::PrestopSays(text) => value["text"] = shortened(text).into(),
             Self::PrestopEnds { took, report } => {
-                let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-                value["took_ms"] = millis.into();
+                value["took_ms"] = millis(*took).into();
                 value["text"] = shortened(report).into();
             }
         }
@@ -56,7 +56,9 @@ impl Request {
         let text = || shortened(value["text"].as_str().unwrap_or_default()).to_owned();
         match value["request"].as_str() {
             Some("status") => Ok(Self::Status),
-            Some("prestop-begin") => Ok(Self::PrestopBegins),
+            Some("prestop-begin") => Ok(Self::PrestopBegins {
+                max: value["max_ms"].as_u64().map(Duration::from_millis),
+            }),
             Some("prestop-note") => Ok(Self::PrestopSays(text())),
             Some("prestop-end") => match value["took_ms"].as_u64() {
                 Some(millis) => Ok(Self::PrestopEnds {
@@ -68,6 +70,10 @@ impl Request {
             _ => Err(format!("there is no request {}", value["request"])),
         }
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// At a character's border.
@@ -91,7 +97,10 @@ mod tests {
     fn what_is_written_is_read_again() {
         for request in [
             Request::Status,
-            Request::PrestopBegins,
+            Request::PrestopBegins { max: None },
+            Request::PrestopBegins {
+                max: Some(Duration::from_secs(15)),
+            },
             Request::PrestopSays("two\nlines".into()),
             Request::PrestopEnds {
                 took: Duration::from_millis(1234),

@@ -7,16 +7,18 @@ pub(super) enum Fault {
     HandOver,
     CrashChild,
     Freeze,
+    CutOff,
     KillGuard,
     Stop,
 }
 
 impl Fault {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::Kill,
         Self::HandOver,
         Self::CrashChild,
         Self::Freeze,
+        Self::CutOff,
         Self::KillGuard,
         Self::Stop,
     ];
@@ -27,8 +29,22 @@ impl Fault {
             Self::HandOver => 'h',
             Self::CrashChild => 'c',
             Self::Freeze => 'f',
+            Self::CutOff => 'o',
             Self::KillGuard => 'g',
             Self::Stop => 's',
+        }
+    }
+
+    /// For the page's requests.
+    pub(super) const fn id(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::HandOver => "hand-over",
+            Self::CrashChild => "crash-child",
+            Self::Freeze => "freeze",
+            Self::CutOff => "cut-off",
+            Self::KillGuard => "kill-guard",
+            Self::Stop => "stop",
         }
     }
 
@@ -39,6 +55,7 @@ impl Fault {
             Self::HandOver => "handed over",
             Self::CrashChild => "child crashed",
             Self::Freeze => "leader frozen",
+            Self::CutOff => "leader cut off",
             Self::KillGuard => "guard killed",
             Self::Stop => "leader stopped",
         }
@@ -51,6 +68,9 @@ impl Fault {
             Self::HandOver => "leads and is told to hand over (soloist handover)",
             Self::CrashChild => "leads and its child crashes (SIGKILL)",
             Self::Freeze => "leads and is frozen (SIGSTOP)",
+            Self::CutOff => {
+                "leads and is cut off from the lease (its way to the file leads nowhere)"
+            }
             Self::KillGuard => "leads and its child's guard is killed (SIGKILL)",
             Self::Stop => "leads and is stopped in order (SIGTERM)",
         }

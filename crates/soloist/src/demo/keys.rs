@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Read};
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
@@ -14,12 +14,11 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn open() -> anyhow::Result<Self> {
+    /// `None` without a terminal.
+    pub(super) fn open() -> anyhow::Result<Option<Self>> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() {
-            bail!(
-                "there is no terminal whose keys could be read: add --headless, which hurts the replicas by itself"
-            );
+            return Ok(None);
         }
         let before = tcgetattr(&stdin).context("the terminal")?;
         let mut raw = before.clone();
@@ -38,7 +37,7 @@ impl Keys {
                 }
             })
             .context("a thread for the keys")?;
-        Ok(keys)
+        Ok(Some(keys))
     }
 
     /// Nothing when the terminal is gone.

@@ -1,12 +1,15 @@
 //! `soloist demo`: three replicas of this program on one machine, what can hurt them, and the proof that there was never a second child.
 
+mod board;
 mod child;
+mod evidence;
 mod faults;
 mod feed;
 mod journal;
 mod keys;
 mod proof;
 mod replicas;
+mod site;
 mod story;
 
 use std::path::PathBuf;
@@ -24,6 +27,7 @@ use crate::duration::parse as duration;
 use crate::signals::{self, Signalled};
 use faults::Fault;
 use keys::Keys;
+use site::{Door, Site, Wish};
 use story::{Stage, say};
 
 const DOES_NOT_HOLD: u8 = 1;
@@ -39,9 +43,12 @@ pub(crate) struct DemoArgs {
     /// End by itself after this long; with --headless not before each fault has come once [default: until Ctrl-C]
     #[arg(long = "for", value_parser = some_time, value_name = "DURATION")]
     length: Option<Duration>,
-    /// Hurt the replicas by itself, one fault after the other, instead of by keys on the terminal
+    /// Hurt the replicas by itself, one fault after the other, instead of by buttons on a page and by keys on the terminal
     #[arg(long)]
     headless: bool,
+    /// The page's port, on 127.0.0.1 [default: any that is free]
+    #[arg(long, conflicts_with = "headless", value_name = "PORT")]
+    port: Option<u16>,
 }
 
 fn some_time(text: &str) -> Result<Duration, String> {
@@ -93,8 +100,12 @@ impl DemoArgs {
                 std::env::temp_dir().display()
             )
         })?;
-        let mut faults = Faults::new(self)?;
+        let door = match self.headless {
+            true => None,
+            false => Some(Door::open(self.port.unwrap_or(0))?),
+        };
         let mut stage = Stage::open(folder.path())?;
+        let mut faults = Faults::new(self, door, &stage)?;
         let told = tokio::select! {
             told = tell(&mut stage, &mut faults) => told,
             signal = interruption(&mut signals) => {
@@ -102,9 +113,12 @@ impl DemoArgs {
                 Ok(())
             }
         };
-        drop(faults);
+        let site = faults.end();
         let ended = stage.end().await;
         let holds = stage.sum_up();
+        if let Some(site) = site {
+            site.end().await;
+        }
         drop(folder);
         let failures: Vec<_> = [told, ended].into_iter().filter_map(Result::err).collect();
         for failure in &failures {
@@ -133,26 +147,43 @@ enum Faults {
         pause: Duration,
         length: Option<Duration>,
     },
-    Keys {
-        keys: Keys,
+    People {
+        /// If there is a terminal.
+        keys: Option<Keys>,
+        site: Site,
         length: Option<Duration>,
     },
 }
 
 impl Faults {
-    fn new(args: &DemoArgs) -> anyhow::Result<Self> {
+    fn new(args: &DemoArgs, door: Option<Door>, stage: &Stage) -> anyhow::Result<Self> {
         let length = args.length;
-        if args.headless {
+        let Some(door) = door else {
             return Ok(Self::Schedule {
                 done: 0,
                 pause: length.map_or(PAUSE, |length| PAUSE.min(length / PARTS)),
                 length,
             });
-        }
+        };
+        say(&format!("page: {}", door.url()));
         let keys = Keys::open()?;
-        let choices = Fault::ALL.map(|fault| format!("{} {}", fault.key(), fault.name()));
-        say(&format!("keys: {}, q quit", choices.join(", ")));
-        Ok(Self::Keys { keys, length })
+        if keys.is_some() {
+            let choices = Fault::ALL.map(|fault| format!("{} {}", fault.key(), fault.name()));
+            say(&format!("keys: {}, q quit", choices.join(", ")));
+        }
+        Ok(Self::People {
+            keys,
+            site: door.serve(stage.evidence.board.reader())?,
+            length,
+        })
+    }
+
+    /// The terminal is as it was; the page is still there.
+    fn end(self) -> Option<Site> {
+        match self {
+            Self::Schedule { .. } => None,
+            Self::People { site, .. } => Some(site),
+        }
     }
 
     async fn next(&mut self, stage: &mut Stage) -> anyhow::Result<Option<Fault>> {
@@ -171,21 +202,41 @@ impl Faults {
                 *done += 1;
                 Ok(Some(fault))
             }
-            Self::Keys { keys, length } => loop {
+            Self::People { keys, site, length } => {
                 let left = end(stage, *length).since(clock::now());
-                let key = tokio::select! {
-                    key = keys.next() => key,
-                    () = tokio::time::sleep(left) => None,
+                let wish = tokio::select! {
+                    wish = wish(keys, site) => wish,
+                    () = tokio::time::sleep(left) => Wish::End,
+                    failed = stage.evidence.keep_looking() => return failed.map(|never| match never {}),
                 };
-                match key {
-                    None | Some('q') => return Ok(None),
-                    Some(key) => {
-                        if let Some(fault) = Fault::ALL.into_iter().find(|f| f.key() == key) {
-                            return Ok(Some(fault));
-                        }
-                    }
+                Ok(match wish {
+                    Wish::Hurt(fault) => Some(fault),
+                    Wish::End => None,
+                })
+            }
+        }
+    }
+}
+
+async fn wish(keys: &mut Option<Keys>, site: &mut Site) -> Wish {
+    loop {
+        let key = async {
+            match keys {
+                Some(keys) => keys.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        let key = tokio::select! {
+            key = key => key,
+            wish = site.next() => return wish.unwrap_or(Wish::End),
+        };
+        match key {
+            None | Some('q') => return Wish::End,
+            Some(key) => {
+                if let Some(fault) = Fault::ALL.into_iter().find(|f| f.key() == key) {
+                    return Wish::Hurt(fault);
                 }
-            },
+            }
         }
     }
 }

@@ -1,14 +1,18 @@
 //! The proof: each message once and in order, never two children. Counted from the journal alone.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde_json::{Value, json};
 use soloist_core::time::Moment;
 
 use super::journal::{Author, Event, Line};
 
 /// So many of what is wrong are told in words.
 const TOLD: usize = 5;
+/// So many children that are no more are remembered, for the picture.
+const FORMER: usize = 60;
 
 /// What is known from the lines so far.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ pub(super) struct Proof {
     stale_tokens: u64,
     unreadable: u64,
     current: Option<Current>,
+    /// Those before it, the last of them.
+    former: VecDeque<Current>,
     switches: Vec<Switch>,
     told: Vec<String>,
 }
@@ -30,7 +36,7 @@ pub(super) struct Current {
     pub(super) author: Author,
     pub(super) began: Moment,
     pub(super) handled: u64,
-    last_line: Moment,
+    pub(super) last_line: Moment,
 }
 
 /// From one child to the next.
@@ -104,12 +110,18 @@ impl Proof {
             }
             self.switches.push(switch);
         }
-        self.current = Some(Current {
+        let next = Current {
             author: author.clone(),
             began: at,
             handled: 0,
             last_line: at,
-        });
+        };
+        if let Some(last) = self.current.replace(next) {
+            if self.former.len() >= FORMER {
+                self.former.pop_front();
+            }
+            self.former.push_back(last);
+        }
     }
 
     fn handled(&mut self, number: u64, author: &Author) {
@@ -137,6 +149,11 @@ impl Proof {
         self.current.as_ref()
     }
 
+    /// The last ones, the oldest first.
+    pub(super) fn children(&self) -> impl Iterator<Item = &Current> {
+        self.former.iter().chain(&self.current)
+    }
+
     pub(super) fn switches(&self) -> &[Switch] {
         &self.switches
     }
@@ -145,6 +162,14 @@ impl Proof {
     pub(super) fn holds(&self) -> bool {
         let wrong = self.overlaps + self.wrong_messages + self.stale_tokens + self.unreadable;
         self.last_number > 0 && wrong == 0
+    }
+
+    pub(super) fn json(&self, refused: u64) -> Value {
+        json!({
+            "messages": self.last_number, "wrong_messages": self.wrong_messages, "children": self.children,
+            "overlaps": self.overlaps, "stale_tokens": self.stale_tokens, "unreadable": self.unreadable,
+            "refused": refused, "holds": self.holds(), "wrong": self.told,
+        })
     }
 
     /// In one line.

@@ -1,8 +1,9 @@
 //! Three replicas of this very program on one lease, and what can be done to them.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,6 +24,11 @@ use tokio::time::{sleep, timeout};
 pub(super) const JOURNAL: &str = "journal";
 pub(super) const LOCK: &str = "lock";
 pub(super) const FEED: &str = "feed";
+/// The lease is in a folder of this one, to which each replica has a way of its own, a link.
+const STORE: &str = "store";
+const WAYS: &str = "ways";
+const LEASE: &str = "lease/demo";
+const NO_FOLDER: &str = "no-folder";
 
 pub(super) const NAMES: [&str; 3] = ["a", "b", "c"];
 
@@ -46,7 +52,6 @@ const FLAGS: [&str; 11] = [
 /// What a replica that is asked to stop may take before it is killed; its child ends at once.
 const STOP_LIMIT: Duration = Duration::from_secs(8);
 const KILL_LIMIT: Duration = Duration::from_secs(10);
-const ACCESS_LIMIT: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_millis(2);
 
 /// All processes of the demo: what a dead replica leaves comes to us, so that none is lost.
@@ -60,6 +65,11 @@ pub(super) struct Replicas {
 impl Replicas {
     pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
         set_child_subreaper(Some(rustix::process::getpid())).context("becoming a subreaper")?;
+        for name in [STORE, WAYS] {
+            let made = DirBuilder::new().mode(0o700).create(folder.join(name));
+            made.with_context(|| format!("the folder {name}"))?;
+        }
+        File::create(folder.join(NO_FOLDER))?;
         Ok(Self {
             folder: folder.to_owned(),
             running: BTreeMap::new(),
@@ -68,6 +78,7 @@ impl Replicas {
     }
 
     pub(super) fn start(&mut self, name: &'static str) -> anyhow::Result<()> {
+        self.reconnect(name)?;
         let log = self.folder.join(format!("{name}.log"));
         let log = File::options().append(true).create(true).open(log)?;
         let mut command = self.this_program()?;
@@ -108,7 +119,7 @@ impl Replicas {
         let mut command = self.this_program()?;
         command
             .args(["handover", "--name=demo"])
-            .arg(store(&self.folder));
+            .arg(store(&self.folder.join(STORE)));
         let said = File::create(self.folder.join("handover.log"))?;
         let pid = spawn(command.stderr(said)).context("starting soloist handover")?;
         let status = self.end_of(pid, STOP_LIMIT).await?;
@@ -118,17 +129,22 @@ impl Replicas {
         Ok(())
     }
 
-    /// Whoever is stopped during its access to the lease file keeps that locked. An access takes a moment.
-    pub(super) async fn lease_stays_locked(&self) -> anyhow::Result<bool> {
-        let file = File::open(self.folder.join("lease.lock")).context("the lease file's lock")?;
-        let deadline = clock::now() + ACCESS_LIMIT;
-        while clock::now() < deadline {
-            if file.try_lock().is_ok() {
-                return Ok(false);
-            }
-            sleep(LOOK).await;
-        }
-        Ok(true)
+    /// What it does with the lease fails from now on.
+    pub(super) fn cut_off(&self, name: &str) -> anyhow::Result<()> {
+        self.lead(name, NO_FOLDER)
+    }
+
+    pub(super) fn reconnect(&self, name: &str) -> anyhow::Result<()> {
+        self.lead(name, STORE)
+    }
+
+    /// In one step, so that there is a way at any moment.
+    fn lead(&self, name: &str, to: &str) -> anyhow::Result<()> {
+        let ways = self.folder.join(WAYS);
+        let next = ways.join(format!("{name}.next"));
+        let led =
+            symlink(self.folder.join(to), &next).and_then(|()| fs::rename(&next, ways.join(name)));
+        led.with_context(|| format!("the way of replica {name} to the lease"))
     }
 
     /// Waits for a replica that is about to end, which is no longer one then.
@@ -226,7 +242,7 @@ fn spawn(mut command: impl std::borrow::BorrowMut<Command>) -> io::Result<Pid> {
 }
 
 fn store(folder: &Path) -> String {
-    format!("--store=file:{}", folder.join("lease").display())
+    format!("--store=file:{}", folder.join(LEASE).display())
 }
 
 /// Becomes a replica, which is killed when the demo is: its guard kills the child then.
@@ -239,7 +255,10 @@ pub(super) fn become_replica(folder: &Path, name: &str) -> anyhow::Error {
         Err(error) => return anyhow!(error).context("this program's path"),
     };
     let mut command = Command::new(&this);
-    command.arg("run").args(FLAGS).arg(store(folder));
+    command
+        .arg("run")
+        .args(FLAGS)
+        .arg(store(&folder.join(WAYS).join(name)));
     command.args(["--identity", name, "--"]).arg(&this);
     command.args(["demo-part", "child"]).arg(folder);
     anyhow!(command.exec()).context("becoming soloist run")

@@ -11,11 +11,12 @@ use soloist_core::time::Moment;
 use soloist_elector::clock;
 use tokio::time::sleep;
 
+use super::board::Condition;
+use super::evidence::Evidence;
 use super::faults::Fault;
-use super::feed::{EVERY, Feed};
-use super::journal::Reader;
+use super::feed::EVERY;
 use super::proof::{Current, Proof};
-use super::replicas::{FEED, JOURNAL, NAMES, Replicas, Watched, guard_of, send};
+use super::replicas::{NAMES, Replicas, Watched, guard_of, send};
 
 /// Long enough for a loaded machine: whoever takes longer has failed.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -27,22 +28,16 @@ const SETTLED: u64 = 10;
 pub(super) struct Stage {
     begun: Moment,
     replicas: Replicas,
-    feed: Feed,
-    reader: Reader,
-    proof: Proof,
-    /// The fault that each switch came from, as far as there was one.
-    causes: Vec<Option<Fault>>,
+    pub(super) evidence: Evidence,
 }
 
 impl Stage {
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
+        let begun = clock::now();
         Ok(Self {
-            begun: clock::now(),
+            begun,
             replicas: Replicas::new(folder)?,
-            feed: Feed::serve(&folder.join(FEED))?,
-            reader: Reader::open(&folder.join(JOURNAL)).context("the journal")?,
-            proof: Proof::default(),
-            causes: Vec::new(),
+            evidence: Evidence::open(folder, begun)?,
         })
     }
 
@@ -50,13 +45,14 @@ impl Stage {
         self.begun
     }
 
-    pub(super) fn tell(&self, what: &str) {
+    pub(super) fn tell(&mut self, what: &str) {
         self.tell_at(clock::now(), what);
     }
 
-    fn tell_at(&self, at: Moment, what: &str) {
-        let since = at.since(self.begun).as_secs_f64();
-        say(&format!("{:>8}  {what}", format!("+{since:.1}s")));
+    fn tell_at(&mut self, at: Moment, what: &str) {
+        let since = format!("+{:.1}s", at.since(self.begun).as_secs_f64());
+        say(&format!("{since:>8}  {what}"));
+        self.evidence.board.tell(&since, what);
     }
 
     pub(super) async fn begin(&mut self) -> anyhow::Result<()> {
@@ -79,56 +75,67 @@ impl Stage {
 
     /// Does it, waits until a child works again, and restores what was hurt.
     pub(super) async fn hurt(&mut self, fault: Fault) -> anyhow::Result<()> {
+        self.evidence.board.is_under_way(Some(fault));
+        let done = self.hurt_and_restore(fault).await;
+        self.evidence.board.is_under_way(None);
+        done
+    }
+
+    async fn hurt_and_restore(&mut self, fault: Fault) -> anyhow::Result<()> {
         let before = self.settled().await?;
         let leader = name_of(&before.author.replica)?;
         let child = Pid::from_raw(before.author.pid.cast_signed()).context("a child's pid")?;
         let watched = Watched::open(child)?;
         // Whatever switched meanwhile did so by itself.
-        self.causes.resize(self.proof.switches().len(), None);
+        self.evidence.attribute(None);
         let at = clock::now();
         self.tell_at(at, &format!("{leader} {}", fault.told()));
+        let condition = match fault {
+            Fault::Kill | Fault::Stop => Condition::Dead,
+            Fault::Freeze => Condition::Frozen,
+            Fault::CutOff => Condition::CutOff,
+            Fault::HandOver | Fault::CrashChild | Fault::KillGuard => Condition::Well,
+        };
+        self.evidence.set_condition(leader, condition);
         match fault {
             Fault::Kill => send(self.replicas.pid(leader)?, Signal::KILL),
             Fault::HandOver => {}
             Fault::CrashChild => send(child, Signal::KILL),
-            Fault::Freeze => self.freeze(leader).await?,
+            Fault::Freeze => send(self.replicas.pid(leader)?, Signal::STOP),
+            Fault::CutOff => self.replicas.cut_off(leader)?,
             Fault::KillGuard => send(guard_of(child)?, Signal::KILL),
             Fault::Stop => send(self.replicas.pid(leader)?, Signal::TERM),
         }
+        let (replicas, evidence) = (&mut self.replicas, &mut self.evidence);
         let ordered = async {
             match fault {
-                Fault::HandOver => self.replicas.hand_over().await,
+                Fault::HandOver => replicas.hand_over().await,
                 _ => Ok(()),
             }
         };
-        let (dead, ()) = tokio::try_join!(watched.end(LIMIT), ordered)?;
+        let done = async { tokio::try_join!(watched.end(LIMIT), ordered) };
+        let (dead, ()) = tokio::select! {
+            done = done => done?,
+            failed = evidence.keep_looking() => return failed.map(|never| match never {}),
+        };
         let after = self.child_after(&before).await?;
         self.tell_at(after.began, &self.switch(&after, at, dead));
         self.restore(fault, leader).await?;
+        self.evidence.set_condition(leader, Condition::Well);
         self.settled().await?;
-        self.causes.resize(self.proof.switches().len(), Some(fault));
-        self.tell(&format!("so far {}", self.proof.so_far()));
-        Ok(())
-    }
-
-    async fn freeze(&self, leader: &str) -> anyhow::Result<()> {
-        let pid = self.replicas.pid(leader)?;
-        send(pid, Signal::STOP);
-        while self.replicas.lease_stays_locked().await? {
-            self.tell(&format!(
-                "{leader} was frozen in the middle of a write and keeps the lease file locked, where everybody would wait for it: \
-                 thawed for a moment, and frozen again"
-            ));
-            send(pid, Signal::CONT);
-            sleep(LOOK).await;
-            send(pid, Signal::STOP);
-        }
+        self.evidence.attribute(Some(fault));
+        self.tell(&format!("so far {}", self.evidence.proof().so_far()));
         Ok(())
     }
 
     fn switch(&self, after: &Current, at: Moment, dead: Moment) -> String {
         let who = &after.author.replica;
-        let silence = self.proof.switches().last().map(|switch| switch.silence);
+        let silence = self
+            .evidence
+            .proof()
+            .switches()
+            .last()
+            .map(|switch| switch.silence);
         format!(
             "its child was dead after {}; {who} leads and its child began after {} (token {}); without a child for at most {}",
             shown(dead.since(at)),
@@ -144,6 +151,10 @@ impl Stage {
             Fault::Freeze => {
                 send(self.replicas.pid(leader)?, Signal::CONT);
                 self.tell(&format!("{leader} is thawed (SIGCONT)"));
+            }
+            Fault::CutOff => {
+                self.replicas.reconnect(leader)?;
+                self.tell(&format!("{leader} reaches the lease again"));
             }
             Fault::Kill => {
                 self.replicas.wait_end(leader).await?;
@@ -163,17 +174,13 @@ impl Stage {
         Ok(())
     }
 
-    pub(super) fn look(&mut self) -> anyhow::Result<()> {
-        for line in self.reader.lines().context("the journal")? {
-            self.proof.add(line);
-        }
-        Ok(())
-    }
-
     /// Nothing is done for a while, and nothing may happen.
     pub(super) async fn pause(&mut self, length: Duration) -> anyhow::Result<()> {
-        sleep(length).await;
-        self.look()?;
+        tokio::select! {
+            () = sleep(length) => {}
+            failed = self.evidence.keep_looking() => return failed.map(|never| match never {}),
+        }
+        self.evidence.look()?;
         self.replicas.check()
     }
 
@@ -196,8 +203,13 @@ impl Stage {
     ) -> anyhow::Result<Current> {
         let deadline = clock::now() + LIMIT;
         loop {
-            self.look()?;
-            if let Some(current) = self.proof.current().filter(|current| fits(current)) {
+            self.evidence.look()?;
+            if let Some(current) = self
+                .evidence
+                .proof()
+                .current()
+                .filter(|current| fits(current))
+            {
                 return Ok(current.clone());
             }
             if clock::now() > deadline {
@@ -214,16 +226,19 @@ impl Stage {
 
     /// The proof and the table; whether it holds.
     pub(super) fn sum_up(&mut self) -> anyhow::Result<bool> {
-        self.look()?;
+        self.evidence.look()?;
+        let proof = self.evidence.proof();
         say("");
-        say(self.proof.summary().trim_end());
+        say(proof.summary().trim_end());
         say(&format!(
             "  The feed refused {} consumers for an old token.",
-            self.feed.refused()
+            self.evidence.refused()
         ));
         say("");
-        say(table(&self.proof, &self.causes).trim_end());
-        Ok(self.proof.holds())
+        say(table(proof, self.evidence.causes()).trim_end());
+        let holds = proof.holds();
+        self.evidence.close();
+        Ok(holds)
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Cluster {
     pub(super) store: KubernetesStore,
     /// Who we are there.
     pub(super) user: String,
+    /// The slowest of some answers.
+    pub(super) slowest: Duration,
 }
 
 /// Why a request has failed.
@@ -49,6 +51,7 @@ impl Cluster {
     /// Finds it, and checks that it answers and knows us. `None` when it is of no use to ask further.
     pub(super) async fn find(
         options: Options,
+        has_lease: bool,
         timings: &Timings,
         report: &mut Report,
     ) -> Option<Self> {
@@ -81,11 +84,15 @@ impl Cluster {
             client,
             store,
             user: String::new(),
+            slowest: Duration::ZERO,
         };
         report.add(
             GROUP,
             "it is configured",
-            Verdict::good(soloist_elector::LeaseStore::describe(&cluster.store)),
+            Verdict::good(match has_lease {
+                true => soloist_elector::LeaseStore::describe(&cluster.store),
+                false => format!("namespace {}", cluster.namespace()),
+            }),
         );
         let reached = cluster.answers(timings).await;
         let is_reached = !matches!(reached, Verdict::Bad(_));
@@ -101,11 +108,18 @@ impl Cluster {
             }
             Err(failure) => {
                 let advice = "The token or certificate is missing, wrong or expired. In a Pod: is the service account's token mounted \
-                     (automountServiceAccountToken), and is the account still there? Elsewhere: log in again";
+                     (automountServiceAccountToken), and is the account still there? Elsewhere: does the context name a user that the \
+                     kubeconfig does not have? Else log in again";
+                let reason = match failure.to_string() {
+                    reason if reason.contains("system:anonymous") => {
+                        format!("it takes us for nobody, as no credentials are sent: {reason}")
+                    }
+                    reason => reason,
+                };
                 report.add(
                     GROUP,
                     "it knows who we are",
-                    Verdict::bad(failure.to_string(), advice, read::TROUBLES),
+                    Verdict::bad(reason, advice, read::TROUBLES),
                 );
                 None
             }
@@ -159,7 +173,7 @@ impl Cluster {
     }
 
     /// Whether an attempt to renew would have its answer in time.
-    async fn answers(&self, timings: &Timings) -> Verdict {
+    async fn answers(&mut self, timings: &Timings) -> Verdict {
         let mut slowest = Duration::ZERO;
         let mut version = Value::Null;
         for _ in 0..SAMPLES {
@@ -182,6 +196,7 @@ impl Cluster {
             }
             slowest = slowest.max(clock::now().since(asked_at));
         }
+        self.slowest = slowest;
         let limit = timings.attempt_limit();
         let found = format!(
             "the slowest of {SAMPLES} answers took {}",

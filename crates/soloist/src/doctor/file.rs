@@ -36,8 +36,8 @@ pub(super) async fn check(path: &Path, report: &mut Report) {
     };
     let verdict = match timeout(PATIENCE, store.read()).await {
         Err(_) => Verdict::bad(
-            format!("somebody has held its lock for {}", Human(PATIENCE)),
-            "A process that is stopped (SIGSTOP), or a slow disk: look who has it open (fuser)",
+            format!("no answer for {}", Human(PATIENCE)),
+            "A slow disk, or a replica of a former version that is stopped (SIGSTOP) with the lock file locked: look who has it open (fuser)",
             read::OPERATIONS,
         ),
         Ok(Err(error)) => Verdict::bad(error.to_string(), advice, read::OPERATIONS),

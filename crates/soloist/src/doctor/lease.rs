@@ -10,17 +10,15 @@ use soloist_core::timings::Timings;
 use soloist_elector::clock;
 use tokio::time::sleep;
 
+use super::changes::Changes;
 use super::cluster::{Cluster, Failure, rounded, text};
+use super::history::History;
 use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "lease";
 const PAUSE: Duration = Duration::from_millis(200);
 /// A released lease is taken within milliseconds, when there is anybody to take it.
 const TAKEOVER: Duration = Duration::from_secs(3);
-/// More terms an hour than this is no accident.
-const OFTEN: f64 = 12.0;
-/// A takeover after a crash that takes longer than this is worth a word.
-const LONG: i64 = 30;
 
 /// Looks at the lease until it has been renewed once, or should have been. `wait` for somebody to hold it at all.
 pub(super) async fn check(
@@ -61,12 +59,20 @@ pub(super) async fn check(
         is_one(&held, renewed.as_ref().map(|(lease, _)| lease)),
     );
     report.add(GROUP, "nobody else writes it", other_writers(&held));
-    report.add(GROUP, "the leader seldom changes", changes(&held));
+    let history = History::read(cluster).await;
+    let found = Changes {
+        cluster,
+        lease: &held,
+        history: history.as_ref(),
+        timings,
+    };
+    report.add(GROUP, "the leader seldom changes", found.how_often());
     report.add(
         GROUP,
         "a takeover after a crash is quick",
-        takeover(&held, timings),
+        found.after_a_crash(),
     );
+    report.add(GROUP, "takeovers were quick", found.takeovers());
     if let Some((lease, seen_at)) = &renewed {
         report.add(GROUP, "its times beside this clock", skew(lease, *seen_at));
     }
@@ -122,7 +128,7 @@ async fn await_renewal(cluster: &Cluster, held: &Value) -> Option<(Value, Timest
     None
 }
 
-fn duration(lease: &Value) -> i64 {
+pub(super) fn duration(lease: &Value) -> i64 {
     let seconds = lease.pointer("/spec/leaseDurationSeconds");
     seconds.and_then(Value::as_i64).unwrap_or(0)
 }
@@ -242,57 +248,6 @@ fn other_writers(lease: &Value) -> Verdict {
          the two different names, or keep the tool away",
         read::TROUBLES,
     )
-}
-
-fn changes(lease: &Value) -> Verdict {
-    let transitions = lease
-        .pointer("/spec/leaseTransitions")
-        .and_then(Value::as_i64)
-        .unwrap_or(0);
-    let Ok(created) = text(lease, "/metadata/creationTimestamp").parse::<Timestamp>() else {
-        return Verdict::Unknown("it does not say when it was created".into());
-    };
-    let hours = (Timestamp::now().as_second() - created.as_second()).max(1) as f64 / 3600.0;
-    let often = transitions as f64 / hours.max(0.25);
-    let found = format!("{transitions} times in {}", age(hours));
-    if often < OFTEN {
-        return Verdict::good(found);
-    }
-    Verdict::warning(
-        format!("it has changed {found}"),
-        "The replicas' logs say why each term ended. RenewDeadline: the API server or the way to it is too slow, take longer \
-         timings (--preset low-load). Taken, Emptied, Deleted: somebody else writes it. Restarts: the program keeps crashing",
-        read::TROUBLES,
-    )
-}
-
-fn age(hours: f64) -> String {
-    match hours {
-        h if h < 1.0 => format!("{:.0} minutes", (h * 60.0).max(1.0)),
-        h if h < 48.0 => format!("{h:.0} hours"),
-        h => format!("{:.0} days", h / 24.0),
-    }
-}
-
-fn takeover(lease: &Value, timings: &Timings) -> Verdict {
-    let (found, ours) = (duration(lease), i64::from(timings.lease().seconds()));
-    if found > LONG {
-        return Verdict::warning(
-            format!("after a crash of the holder, the lease has to run out: up to {found} s"),
-            "If that is too long, take shorter timings: --preset standard (15 s) or high-availability (10 s)",
-            read::TROUBLES,
-        );
-    }
-    if found > ours {
-        return Verdict::warning(
-            format!(
-                "its duration is {found} s, longer than the {ours} s of these settings, and the record's own counts"
-            ),
-            "Give all replicas the same timings",
-            read::TROUBLES,
-        );
-    }
-    Verdict::good(format!("at most {found} s and half a second more"))
 }
 
 /// Information only: no decision reads these times.

@@ -2,23 +2,31 @@
 
 use std::fs;
 
+use rustix::process::{PidfdFlags, getpid, pidfd_open};
+
+use super::{capabilities, clock_rate, control_group};
 use crate::report::{Report, Verdict, read};
 
 const GROUP: &str = "this machine";
 
 /// pidfd_open came with 5.3, and 5.4 is the first that is kept.
 const OLDEST_KERNEL: (u32, u32) = (5, 4);
-const CAP_KILL: u32 = 5;
 
 pub(super) fn check(report: &mut Report) {
     report.add(GROUP, "its kernel is new enough", kernel());
-    report.add(GROUP, "processes can be seen", procfs());
     report.add(
         GROUP,
-        "the guard can kill what runs as another user",
-        kill_right(),
+        "its clock has the hardware's rate",
+        clock_rate::check(),
     );
-    report.add(GROUP, "its CPU is not throttled", throttling());
+    report.add(GROUP, "processes can be seen", procfs());
+    report.add(GROUP, "processes can be held", pidfd());
+    for (what, verdict) in capabilities::check() {
+        report.add(GROUP, what, verdict);
+    }
+    for (what, verdict) in control_group::check() {
+        report.add(GROUP, what, verdict);
+    }
 }
 
 fn kernel() -> Verdict {
@@ -49,36 +57,15 @@ fn procfs() -> Verdict {
     }
 }
 
-fn kill_right() -> Verdict {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let capabilities = field.and_then(|field| u64::from_str_radix(field.trim(), 16).ok());
-    match capabilities {
-        Some(held) if held >> CAP_KILL & 1 == 1 => Verdict::good("CAP_KILL"),
-        Some(_) => Verdict::good(
-            "no, and it need not: without CAP_SETUID nothing of the program can become another user",
+/// A sandbox or a seccomp profile that is older than the call refuses it, whatever the kernel can do.
+fn pidfd() -> Verdict {
+    match pidfd_open(getpid(), PidfdFlags::empty()) {
+        Ok(_) => Verdict::good("pidfds"),
+        Err(error) => Verdict::bad(
+            format!("pidfd_open is refused: {error}"),
+            "Let the seccomp profile or the sandbox allow it (seccompProfile: RuntimeDefault does): soloist and its guard hold by it \
+             what they have to kill",
+            read::OPERATIONS,
         ),
-        None => Verdict::Unknown("/proc/self/status does not say".into()),
-    }
-}
-
-fn throttling() -> Verdict {
-    let found = ["/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"]
-        .into_iter()
-        .find_map(|path| fs::read_to_string(path).ok());
-    let Some(found) = found else {
-        return Verdict::Unknown("there is no cpu.stat of our control group".into());
-    };
-    let number = |name: &str| {
-        let line = found.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|rest| rest.trim().parse::<u64>().ok())
-    };
-    match (number("nr_throttled "), number("nr_periods ")) {
-        (Some(throttled @ 1..), Some(periods)) => Verdict::warning(
-            format!("it was, in {throttled} of {periods} periods: renewals may come late"),
-            "Raise or remove the CPU limit",
-            read::POD,
-        ),
-        (None | Some(0), _) | (_, None) => Verdict::good(""),
     }
 }

@@ -1,14 +1,20 @@
 //! `soloist doctor`: looks at all that an election needs, and says what is wrong and what to do.
 
+mod capabilities;
+mod changes;
+mod clock_rate;
 mod cluster;
+mod control_group;
 mod etcd;
 mod file;
+mod history;
 mod lease;
 mod machine;
+mod prestop_hook;
 mod rights;
 mod workload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -22,12 +28,13 @@ use crate::duration::parse as duration;
 use crate::etcd::EtcdArgs;
 use crate::report::{Report, Summary, Verdict, read};
 use crate::settings;
-use crate::store::{NoLease, StoreChoice, default_path};
+use crate::store::{StoreChoice, default_path};
 use cluster::{Cluster, text};
 use rights::Whose;
 use workload::Workload;
 
 const SETTINGS: &str = "settings";
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
 const SUMMARY: Summary = Summary {
     well: "Nothing is broken",
@@ -95,11 +102,11 @@ impl DoctorArgs {
         let mut report = Report::default();
         let timings = self.settings(&mut report);
         match self.store() {
-            StoreChoice::None => return Err(NoLease.into()),
+            StoreChoice::None => self.everywhere(&timings, &mut report).await?,
             StoreChoice::Kubernetes(Resource::Lease) => {
                 self.kubernetes(&timings, &mut report).await?;
             }
-            StoreChoice::Kubernetes(legacy) => bail!(
+            StoreChoice::Kubernetes(legacy) | StoreChoice::Pair(legacy) => bail!(
                 "only Leases are looked at, not locks on {}: move to a Lease (docs/kubernetes.md)",
                 legacy.kind()
             ),
@@ -127,15 +134,18 @@ impl DoctorArgs {
         })
     }
 
-    fn store(&self) -> StoreChoice {
-        let cluster_is_named = self.kubeconfig.is_some()
+    fn cluster_is_named(&self) -> bool {
+        self.kubeconfig.is_some()
             || self.context.is_some()
             || self.deployment.is_some()
             || self.statefulset.is_some()
-            || std::env::var_os("KUBECONFIG").is_some();
+            || std::env::var_os("KUBECONFIG").is_some()
+    }
+
+    fn store(&self) -> StoreChoice {
         match &self.store {
             Some(store) => store.clone(),
-            None if cluster_is_named => StoreChoice::Kubernetes(Resource::Lease),
+            None if self.cluster_is_named() => StoreChoice::Kubernetes(Resource::Lease),
             None => StoreChoice::fitting(),
         }
     }
@@ -144,14 +154,17 @@ impl DoctorArgs {
     fn settings(&self, report: &mut Report) -> Timings {
         let timings = settings::timings(&self.timings);
         let advice = "Change the flags or the SOLOIST_ variables";
-        report.add(
-            SETTINGS,
-            "the timings fit together",
-            match &timings {
-                Ok(_) => Verdict::good(""),
-                Err(error) => Verdict::bad(format!("{error:#}"), advice, read::OPERATIONS),
-            },
-        );
+        // They are those of a lease.
+        if self.store() != StoreChoice::None {
+            report.add(
+                SETTINGS,
+                "the timings fit together",
+                match &timings {
+                    Ok(_) => Verdict::good(""),
+                    Err(error) => Verdict::bad(format!("{error:#}"), advice, read::OPERATIONS),
+                },
+            );
+        }
         let ladder = Ladder::try_new(LadderRequest {
             prestop: self.stopping.prestop,
             stop: self.stopping.stop_timeout,
@@ -168,12 +181,49 @@ impl DoctorArgs {
         timings.unwrap_or(Timings::preset(Preset::Standard))
     }
 
-    async fn kubernetes(&self, timings: &Timings, report: &mut Report) -> anyhow::Result<()> {
-        let owner = match (&self.deployment, &self.statefulset) {
+    fn owner(&self) -> Option<(&'static str, &str)> {
+        match (&self.deployment, &self.statefulset) {
             (Some(name), _) => Some(("deployments", name)),
             (None, Some(name)) => Some(("statefulsets", name)),
             (None, None) => None,
+        }
+    }
+
+    /// Without an election a cluster matters to what serves in it alone: to its Pods, and to their end.
+    async fn everywhere(&self, timings: &Timings, report: &mut Report) -> anyhow::Result<()> {
+        no_election(report);
+        let has_token = Path::new(TOKEN).exists();
+        if !self.cluster_is_named() && !has_token {
+            return Ok(());
+        }
+        let options = self.options("none");
+        let Some(cluster) = Cluster::find(options, false, timings, report).await else {
+            return Ok(());
         };
+        let owner = self.owner();
+        let workload = match owner {
+            Some((resource, name)) => self.workload(&cluster, resource, name, report).await,
+            None => own_pod(&cluster).await,
+        };
+        let whose = self.whose(&cluster, workload.as_ref());
+        serving(&cluster, workload.as_ref(), &whose, report).await;
+        Ok(())
+    }
+
+    fn whose(&self, cluster: &Cluster, workload: Option<&Workload>) -> Whose {
+        match (&self.user, self.owner(), workload) {
+            (Some(user), _, _) => Whose::User(user.clone()),
+            (None, Some(_), Some(workload)) => Whose::User(format!(
+                "system:serviceaccount:{}:{}",
+                cluster.namespace(),
+                workload.service_account()
+            )),
+            (None, _, _) => Whose::Ours,
+        }
+    }
+
+    async fn kubernetes(&self, timings: &Timings, report: &mut Report) -> anyhow::Result<()> {
+        let owner = self.owner();
         let named = self.name.as_deref();
         // The workload says which lease, and only a cluster says what the workload is.
         let lease = match (named, owner) {
@@ -181,13 +231,20 @@ impl DoctorArgs {
             (None, Some(_)) => "unknown",
             (None, None) => bail!("which lease? Give --name, or --deployment or --statefulset"),
         };
-        let Some(mut cluster) = Cluster::find(self.options(lease), timings, report).await else {
+        let Some(mut cluster) = Cluster::find(self.options(lease), true, timings, report).await
+        else {
             return Ok(());
         };
         let workload = match owner {
             Some((resource, name)) => self.workload(&cluster, resource, name, report).await,
             None => own_pod(&cluster).await,
         };
+        if workload.as_ref().is_some_and(Workload::elects_nobody) {
+            no_election(report);
+            let whose = self.whose(&cluster, workload.as_ref());
+            serving(&cluster, workload.as_ref(), &whose, report).await;
+            return Ok(());
+        }
         if named.is_none() {
             let Some(lease) = workload.as_ref().and_then(Workload::lease) else {
                 let advice = "Give --name, or set SOLOIST_NAME in its container";
@@ -204,16 +261,13 @@ impl DoctorArgs {
                 .await
                 .context("the lease's name")?;
         }
-        let whose = match (&self.user, owner, &workload) {
-            (Some(user), _, _) => Whose::User(user.clone()),
-            (None, Some(_), Some(workload)) => Whose::User(format!(
-                "system:serviceaccount:{}:{}",
-                cluster.namespace(),
-                workload.service_account()
-            )),
-            (None, _, _) => Whose::Ours,
-        };
+        let whose = self.whose(&cluster, workload.as_ref());
         rights::check(&cluster, &whose, report).await;
+        if workload.as_ref().is_some_and(Workload::has_prestop) {
+            rights::check_prestop(&cluster, &whose, report).await;
+        }
+        let theirs = workload.as_ref().and_then(Workload::timings);
+        let timings = theirs.as_ref().unwrap_or(timings);
         lease::check(&cluster, timings, self.wait, report).await;
         if let Some(workload) = workload {
             workload.check(&cluster, report).await;
@@ -261,6 +315,26 @@ impl DoctorArgs {
                 None
             }
         }
+    }
+}
+
+fn no_election(report: &mut Report) {
+    let what = "there is none: every replica runs the program";
+    let found = "--store none; two at once are meant, and no lease is looked at";
+    report.add("election", what, Verdict::good(found));
+}
+
+async fn serving(
+    cluster: &Cluster,
+    workload: Option<&Workload>,
+    whose: &Whose,
+    report: &mut Report,
+) {
+    if workload.is_none_or(Workload::has_prestop) {
+        rights::check_prestop(cluster, whose, report).await;
+    }
+    if let Some(workload) = workload {
+        workload.check(cluster, report).await;
     }
 }
 

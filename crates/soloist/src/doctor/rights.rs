@@ -14,12 +14,18 @@ pub(super) enum Whose {
     User(String),
 }
 
+impl Whose {
+    fn name<'a>(&'a self, cluster: &'a Cluster) -> &'a str {
+        match self {
+            Self::Ours => &cluster.user,
+            Self::User(user) => user,
+        }
+    }
+}
+
 /// Checks what an election needs, and whether the API server would take a lease.
 pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report) {
-    let user = match whose {
-        Whose::Ours => &cluster.user,
-        Whose::User(user) => user,
-    };
+    let user = whose.name(cluster);
     for verb in ["create", "get", "list", "watch", "update"] {
         let name = (verb != "create").then(|| cluster.lease());
         let what = match name {
@@ -41,6 +47,47 @@ pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report)
     }
 }
 
+/// Checks what `soloist prestop` does better with.
+pub(super) async fn check_prestop(cluster: &Cluster, whose: &Whose, report: &mut Report) {
+    let user = whose.name(cluster);
+    for (what, extra) in &PRESTOP {
+        let verdict = match extra.missing(cluster, whose).await {
+            Err(why) => Verdict::Unknown(why),
+            Ok(None) => Verdict::good("yes"),
+            Ok(Some(rule)) => Verdict::warning(
+                format!("{user} may not; without it {}", extra.gives),
+                format!(
+                    "Add this rule to a Role in the namespace {} that is bound to {user}:\n- {rule}",
+                    cluster.namespace()
+                ),
+                read::PRESTOP,
+            ),
+        };
+        report.add(GROUP, *what, verdict);
+    }
+}
+
+const PRESTOP: [(&str, Extra); 2] = [
+    (
+        "prestop sees when its Pod is out of the EndpointSlices",
+        Extra {
+            gives: "it waits for --fallback instead",
+            group: "discovery.k8s.io",
+            resource: "endpointslices",
+            verbs: &["get", "list", "watch"],
+        },
+    ),
+    (
+        "the Pod's real grace period can be read",
+        Extra {
+            gives: "a grace period that was shortened at the deletion is not known",
+            group: "",
+            resource: "pods",
+            verbs: &["get"],
+        },
+    ),
+];
+
 /// Rights that soloist can do without.
 struct Extra {
     gives: &'static str,
@@ -49,7 +96,7 @@ struct Extra {
     verbs: &'static [&'static str],
 }
 
-const EXTRAS: [Extra; 4] = [
+const EXTRAS: [Extra; 5] = [
     Extra {
         gives: "Events tell who leads and why it stopped",
         group: "events.k8s.io",
@@ -61,6 +108,12 @@ const EXTRAS: [Extra; 4] = [
         group: "",
         resource: "pods",
         verbs: &["get", "list"],
+    },
+    Extra {
+        gives: "a leader whose container has ended is succeeded at once, without waiting for its lease",
+        group: "",
+        resource: "pods",
+        verbs: &["watch"],
     },
     Extra {
         gives: "the heir is right after a rollback, too",
@@ -78,6 +131,15 @@ const EXTRAS: [Extra; 4] = [
 
 impl Extra {
     async fn check(&self, cluster: &Cluster, whose: &Whose, user: &str) -> Verdict {
+        match self.missing(cluster, whose).await {
+            Err(why) => Verdict::Unknown(why),
+            Ok(None) => Verdict::good("yes"),
+            Ok(Some(rule)) => Verdict::good(format!("no, {user} may not; with {rule}")),
+        }
+    }
+
+    /// The rule that is missing; or why it cannot be known.
+    async fn missing(&self, cluster: &Cluster, whose: &Whose) -> Result<Option<String>, String> {
         let Self {
             group,
             resource,
@@ -88,18 +150,14 @@ impl Extra {
             let attributes = json!({
                 "namespace": cluster.namespace(), "verb": verb, "group": group, "resource": resource,
             });
-            match review(cluster, whose, attributes).await {
-                Ok(answer) if is_allowed(&answer) => {}
-                Ok(_) => {
-                    return Verdict::good(format!(
-                        "no, {user} may not; with {{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
-                        verbs.join(", ")
-                    ));
-                }
-                Err(why) => return Verdict::Unknown(why),
+            if !is_allowed(&review(cluster, whose, attributes).await?) {
+                return Ok(Some(format!(
+                    "{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
+                    verbs.join(", ")
+                )));
             }
         }
-        Verdict::good("yes")
+        Ok(None)
     }
 }
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use soloist_core::time::Human;
+use soloist_core::timings::Timings;
 
 use super::cluster::{Cluster, text};
 use crate::cli::{Cli, RunArgs};
 use crate::report::{Report, Verdict, read};
 use crate::settings;
+use crate::store::StoreChoice;
 
 const GROUP: &str = "Pod";
 
@@ -41,14 +43,14 @@ impl Workload {
     }
 
     /// The container that runs soloist, else the first.
-    fn container(&self) -> &Value {
+    pub(super) fn container(&self) -> &Value {
         let containers = self.spec["containers"]
             .as_array()
             .map_or(&[][..], Vec::as_slice);
         let runs = |container: &&Value| {
             let words = words(container);
-            let named = |word: &String| word == "soloist" || word.ends_with("/soloist");
-            words.iter().any(named) || variable(container, "SOLOIST_NAME").is_some()
+            words.iter().any(|word| is_soloist(word))
+                || variable(container, "SOLOIST_NAME").is_some()
         };
         containers
             .iter()
@@ -60,6 +62,17 @@ impl Workload {
     /// The lease that they compete for.
     pub(super) fn lease(&self) -> Option<String> {
         self.run_args().ok()?.name
+    }
+
+    /// Its replicas' timings, if they fit together.
+    pub(super) fn timings(&self) -> Option<Timings> {
+        settings::timings(&self.run_args().ok()?.timings).ok()
+    }
+
+    /// Every replica runs the program.
+    pub(super) fn elects_nobody(&self) -> bool {
+        let store = self.run_args().ok().and_then(|args| args.store);
+        store == Some(StoreChoice::None)
     }
 
     pub(super) fn service_account(&self) -> &str {
@@ -89,49 +102,60 @@ impl Workload {
             }
         }
         line.extend(["--".to_owned(), "program".to_owned()]);
-        let first_line = |text: &str| text.lines().next().unwrap_or_default().to_owned();
         Cli::run_elsewhere(line).map_err(|error| first_line(&error.to_string()))
     }
 
     pub(super) async fn check(&self, cluster: &Cluster, report: &mut Report) {
-        match self.run_args() {
-            Ok(args) => {
-                let fits = settings::policy(&args.timings, &args.stopping, &args.health, args.once);
-                report.add(
-                    GROUP,
-                    "its settings fit together",
-                    match fits {
-                        Ok(_) => Verdict::good(""),
-                        Err(error) => Verdict::bad(
-                            format!("{error:#}"),
-                            "Change the flags or the SOLOIST_ variables of its container",
-                            read::OPERATIONS,
-                        ),
-                    },
-                );
-                report.add(GROUP, "its grace period is soloist's", self.grace(&args));
-                report.add(GROUP, "its preStop hook is soloist's", self.prestop(&args));
-            }
-            Err(reason) => {
-                let advice = "Change the flags or the SOLOIST_ variables of its container";
-                report.add(
-                    GROUP,
-                    "its settings fit together",
-                    Verdict::bad(reason, advice, read::OPERATIONS),
-                );
-            }
-        }
-        report.add(GROUP, "it knows its name and UID", self.downward_api());
-        report.add(GROUP, "it has a token", self.token());
-        report.add(GROUP, "soloist is its first process", self.first_process());
+        let elects = !self.elects_nobody();
+        let advice = "Change the flags or the SOLOIST_ variables of its container";
+        let args = self.run_args();
+        let fits = args.as_ref().map_err(Clone::clone).and_then(|args| {
+            let fits = settings::policy(&args.timings, &args.stopping, &args.health, args.once);
+            let fits = fits.and_then(|_| match elects {
+                true => Ok(()),
+                false => settings::refuse_what_needs_a_lease(
+                    &args.timings,
+                    &args.health,
+                    args.wait.is_some(),
+                ),
+            });
+            fits.map_err(|error| format!("{error:#}"))
+        });
         report.add(
             GROUP,
-            "it is ready whether or not it leads",
-            self.readiness(),
+            "its settings fit together",
+            match fits {
+                Ok(()) => Verdict::good(""),
+                Err(reason) => Verdict::bad(reason, advice, read::OPERATIONS),
+            },
         );
+        if let Ok(args) = &args {
+            report.add(GROUP, "its grace period is soloist's", self.grace(args));
+            report.add(GROUP, "its preStop hook is soloist's", self.prestop(args));
+        }
+        if elects {
+            report.add(GROUP, "it knows its name and UID", self.downward_api());
+            report.add(GROUP, "its identity is its own", self.identity());
+        }
+        if elects || self.has_prestop() {
+            report.add(GROUP, "it has a token", self.token());
+        }
+        report.add(GROUP, "soloist is its first process", self.first_process());
+        if elects {
+            report.add(
+                GROUP,
+                "it is ready whether or not it leads",
+                self.readiness(),
+            );
+        }
         report.add(GROUP, "its CPU is not limited", self.cpu());
         if let Some(owner) = &self.owner {
-            report.add(GROUP, "there are standbys", replicas(owner));
+            let what = if elects {
+                "there are standbys"
+            } else {
+                "there are others"
+            };
+            report.add(GROUP, what, replicas(owner));
             report.add(
                 GROUP,
                 "they are on several nodes",
@@ -175,31 +199,24 @@ impl Workload {
         }
     }
 
-    fn prestop(&self, args: &RunArgs) -> Verdict {
-        let hook = &self.container()["lifecycle"]["preStop"];
-        let said = args.stopping.prestop;
-        let sleeps = hook["sleep"]["seconds"].as_u64();
-        match (hook, sleeps) {
-            (Value::Null, _) if said.is_zero() => Verdict::good("there is none"),
-            (Value::Null, _) => Verdict::warning(
-                format!("there is none, and soloist leaves {} for it", Human(said)),
-                "Remove SOLOIST_PRESTOP",
-                read::POD,
-            ),
-            (_, Some(seconds)) if Duration::from_secs(seconds) > said => Verdict::bad(
+    fn identity(&self) -> Verdict {
+        let said = variable(self.container(), "SOLOIST_IDENTITY");
+        let flags = words(self.container());
+        let flag = flags.iter().position(|word| word == "--identity");
+        let flag = flag.and_then(|at| flags.get(at + 1)).map(String::as_str);
+        let joined = flags
+            .iter()
+            .find_map(|word| word.strip_prefix("--identity="));
+        let value = said.and_then(|entry| entry["value"].as_str());
+        match flag.or(joined).or(value) {
+            Some(fixed) if !fixed.contains("$(") => Verdict::bad(
                 format!(
-                    "it sleeps {seconds} s of the grace period, and soloist leaves {} for it",
-                    Human(said)
+                    "all replicas are called {fixed:?}: nobody can tell them apart in the Lease"
                 ),
-                format!("Set SOLOIST_PRESTOP to {seconds}s, so that the timeouts below it fit"),
+                "Remove SOLOIST_IDENTITY or --identity: with POD_NAME from the downward API each has its Pod's name",
                 read::POD,
             ),
-            (_, None) if said.is_zero() => Verdict::warning(
-                "how long it takes cannot be known, and soloist leaves nothing for it",
-                "Set SOLOIST_PRESTOP to the longest time that it may take",
-                read::POD,
-            ),
-            _ => Verdict::good(Human(said).to_string()),
+            _ => Verdict::good(""),
         }
     }
 
@@ -265,7 +282,7 @@ impl Workload {
         }
         let words = words(self.container());
         match words.first() {
-            Some(first) if first == "soloist" || first.ends_with("/soloist") => Verdict::good(""),
+            Some(first) if is_soloist(first) => Verdict::good(""),
             None => Verdict::Unknown("the command is the image's own".into()),
             Some(first) => Verdict::warning(
                 format!("the container runs {first:?}"),
@@ -380,8 +397,16 @@ fn replicas(owner: &Value) -> Verdict {
     }
 }
 
+pub(super) fn is_soloist(word: &str) -> bool {
+    word == "soloist" || word.ends_with("/soloist")
+}
+
+pub(super) fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
 /// The container's command and arguments.
-fn words(container: &Value) -> Vec<String> {
+pub(super) fn words(container: &Value) -> Vec<String> {
     let lists = ["command", "args"].map(|key| container[key].as_array());
     let words = lists.into_iter().flatten().flatten();
     words

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::tree::{Content, Entry, Node, parse};
 use crate::manifests::yaml::indented;
@@ -72,6 +72,7 @@ impl<'a> Edits<'a> {
 
     /// Puts strings before the others of a list.
     pub(super) fn prepend(&mut self, list: &Node, words: &[String]) -> anyhow::Result<()> {
+        refuse_shared(list)?;
         let quoted: Vec<String> = words
             .iter()
             .map(|word| serde_json::json!(word).to_string())
@@ -107,6 +108,8 @@ impl<'a> Edits<'a> {
         let Some(entry) = map.entry(key) else {
             return self.add_entry(map, &format!("{key}:\n{items}"));
         };
+        refuse_shared(map)?;
+        refuse_shared(&entry.value).context(entry.key.clone())?;
         if entry.value.is_nothing() {
             return self.under_empty(map, entry, items);
         }
@@ -142,6 +145,7 @@ impl<'a> Edits<'a> {
 
     /// Adds an entry (as a block) to a map, at its end.
     pub(super) fn add_entry(&mut self, map: &Node, entry: &str) -> anyhow::Result<()> {
+        refuse_shared(map)?;
         match &map.content {
             Content::Map {
                 entries,
@@ -228,6 +232,14 @@ impl<'a> Edits<'a> {
         let newline = self.text[at..].find('\n');
         newline.map_or(self.text.len(), |newline| at + newline + 1)
     }
+}
+
+fn refuse_shared(node: &Node) -> anyhow::Result<()> {
+    ensure!(
+        !node.is_shared,
+        "what has to be changed has a YAML anchor (&) that is used elsewhere (*), and would be changed there, too: write it out first"
+    );
+    Ok(())
 }
 
 /// A block as JSON, which is YAML's flow style.

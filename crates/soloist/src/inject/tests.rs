@@ -2,7 +2,7 @@ use crate::cli::{Cli, Command};
 
 use super::Injected;
 
-const PLAIN: &str = "\
+pub(super) const PLAIN: &str = "\
 # our shop
 apiVersion: apps/v1
 kind: Deployment
@@ -32,7 +32,7 @@ kind: ConfigMap
 metadata: {name: other}
 ";
 
-fn inject(flags: &[&str], text: &str) -> anyhow::Result<Injected> {
+pub(super) fn inject(flags: &[&str], text: &str) -> anyhow::Result<Injected> {
     let line = ["soloist", "inject"]
         .into_iter()
         .chain(flags.iter().copied());
@@ -42,12 +42,12 @@ fn inject(flags: &[&str], text: &str) -> anyhow::Result<Injected> {
     }
 }
 
-fn error(flags: &[&str], text: &str) -> String {
+pub(super) fn error(flags: &[&str], text: &str) -> String {
     format!("{:#}", inject(flags, text).unwrap_err())
 }
 
 /// The lines of `new` that are not in `old`, in order; all lines of `old` must be there, in order.
-fn added(old: &str, new: &str) -> String {
+pub(super) fn added(old: &str, new: &str) -> String {
     let mut old = old.lines().peekable();
     let mut added = String::new();
     for line in new.lines() {

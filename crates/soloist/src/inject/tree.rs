@@ -1,9 +1,10 @@
 //! A YAML text as a tree that knows where everything stands, so that it can be changed in place: what is not touched stays as it
 //! is, comments included.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use granit_parser::{Event, Parser, Span, StrInput, StructureStyle};
 use serde_json::Value;
 
@@ -13,6 +14,10 @@ pub(super) struct Node {
     pub(super) content: Content,
     /// In bytes. Of a block, from its first character to the last of what is in it.
     pub(super) range: Range<usize>,
+    /// The number of its anchor, 0 without one.
+    anchor: usize,
+    /// It has an anchor that is used: what is changed in it is changed elsewhere, too.
+    pub(super) is_shared: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,15 +45,24 @@ pub(super) struct Entry {
     pub(super) value: Node,
 }
 
+/// What people try.
+const TEMPLATE: &str = " (a Helm chart's template is no YAML: inject what `helm template` prints)";
+
 /// The documents of a text.
 pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Node>> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
+        used: BTreeSet::new(),
     };
     let mut documents = Vec::new();
     loop {
         match reader.next()? {
-            (Event::StreamEnd, _) => return Ok(documents),
+            (Event::StreamEnd, _) => {
+                for document in &mut documents {
+                    mark_shared(document, &reader.used, false);
+                }
+                return Ok(documents);
+            }
             (Event::DocumentStart(..), _) => {
                 let (event, span) = reader.next()?;
                 documents.push(reader.node(event, &span)?);
@@ -58,8 +72,29 @@ pub(super) fn parse(text: &str) -> anyhow::Result<Vec<Node>> {
     }
 }
 
+/// What is in a node that is used elsewhere is used there, too.
+fn mark_shared(node: &mut Node, used: &BTreeSet<usize>, within: bool) {
+    node.is_shared = within || used.contains(&node.anchor);
+    let is_shared = node.is_shared;
+    match &mut node.content {
+        Content::List { items, .. } => {
+            for item in items {
+                mark_shared(item, used, is_shared);
+            }
+        }
+        Content::Map { entries, .. } => {
+            for entry in entries {
+                mark_shared(&mut entry.value, used, is_shared);
+            }
+        }
+        Content::Scalar { .. } | Content::Alias => {}
+    }
+}
+
 struct Reader<'a> {
     parser: Parser<'a, StrInput<'a>>,
+    /// The anchors that something refers to.
+    used: BTreeSet<usize>,
 }
 
 impl<'a> Reader<'a> {
@@ -69,7 +104,8 @@ impl<'a> Reader<'a> {
                 .parser
                 .next_event()
                 .context("the YAML ends too early")?;
-            let (event, span) = event.map_err(|error| anyhow!("no valid YAML: {error}"))?;
+            let (event, span) =
+                event.map_err(|error| anyhow!("no valid YAML: {error}{TEMPLATE}"))?;
             match event {
                 Event::Comment(..) | Event::Anchor(..) => {}
                 event => return Ok((event, span)),
@@ -79,25 +115,37 @@ impl<'a> Reader<'a> {
 
     fn node(&mut self, event: Event<'a>, span: &Span) -> anyhow::Result<Node> {
         let range = bytes(span)?;
-        Ok(match event {
-            Event::Scalar(text, style, _, _) => Node {
-                content: Content::Scalar {
+        let (content, range, anchor) = match event {
+            Event::Scalar(text, style, anchor, _) => {
+                let content = Content::Scalar {
                     text: text.into_owned(),
                     is_plain: style == granit_parser::ScalarStyle::Plain,
-                },
-                range,
-            },
-            Event::SequenceStart(style, _, _) => self.list(style, range.start)?,
-            Event::MappingStart(style, _, _) => self.map(style, range.start)?,
-            Event::Alias(_) => Node {
-                content: Content::Alias,
-                range,
-            },
+                };
+                (content, range, anchor)
+            }
+            Event::SequenceStart(style, anchor, _) => {
+                let (content, range) = self.list(style, range.start)?;
+                (content, range, anchor)
+            }
+            Event::MappingStart(style, anchor, _) => {
+                let (content, range) = self.map(style, range.start)?;
+                (content, range, anchor)
+            }
+            Event::Alias(anchor) => {
+                self.used.insert(anchor);
+                (Content::Alias, range, 0)
+            }
             other => return Err(anyhow!("not understood: {other:?}")),
+        };
+        Ok(Node {
+            content,
+            range,
+            anchor,
+            is_shared: false,
         })
     }
 
-    fn list(&mut self, style: StructureStyle, start: usize) -> anyhow::Result<Node> {
+    fn list(&mut self, style: StructureStyle, start: usize) -> anyhow::Result<Found> {
         let is_flow = style == StructureStyle::Flow;
         let mut items: Vec<Node> = Vec::new();
         loop {
@@ -109,16 +157,13 @@ impl<'a> Reader<'a> {
                 } else {
                     last.unwrap_or(start)
                 };
-                return Ok(Node {
-                    content: Content::List { items, is_flow },
-                    range: start..end,
-                });
+                return Ok((Content::List { items, is_flow }, start..end));
             }
             items.push(self.node(event, &span)?);
         }
     }
 
-    fn map(&mut self, style: StructureStyle, start: usize) -> anyhow::Result<Node> {
+    fn map(&mut self, style: StructureStyle, start: usize) -> anyhow::Result<Found> {
         let is_flow = style == StructureStyle::Flow;
         let mut entries: Vec<Entry> = Vec::new();
         loop {
@@ -134,15 +179,14 @@ impl<'a> Reader<'a> {
                     Some(first) if !is_flow => first.key_range.start,
                     Some(_) | None => start,
                 };
-                return Ok(Node {
-                    content: Content::Map { entries, is_flow },
-                    range: start..end,
-                });
+                return Ok((Content::Map { entries, is_flow }, start..end));
             }
             let key = self.node(event, &span)?;
             let (event, span) = self.next()?;
             let value = self.node(event, &span)?;
-            let text = key.text().unwrap_or_default().to_owned();
+            let Some(text) = key.text().map(str::to_owned) else {
+                bail!("a map's key is no text{TEMPLATE}");
+            };
             entries.push(Entry {
                 key: text,
                 key_range: key.range,
@@ -151,6 +195,8 @@ impl<'a> Reader<'a> {
         }
     }
 }
+
+type Found = (Content, Range<usize>);
 
 fn bytes(span: &Span) -> anyhow::Result<Range<usize>> {
     let start = span.start.byte_offset().context("no position")?;

@@ -8,9 +8,11 @@ use soloist_core::time::Human;
 use super::edit::Edits;
 use super::tree::{Content, Node};
 use super::{InjectArgs, rights};
+use crate::delivery::{FOLDER, VOLUME};
 use crate::duration;
 use crate::manifests::Rights;
 use crate::manifests::yaml::{list, string};
+use crate::serving::hook;
 use crate::settings;
 
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
@@ -57,16 +59,25 @@ impl<'a> Workload<'a> {
     ) -> anyhow::Result<Option<Rights>> {
         ensure!(!self.name().is_empty(), "it has no name");
         let pod = self.object.get(&["spec", "template", "spec"]);
-        let pod = pod.context("it has no spec.template.spec")?;
+        let pod = pod.context(
+            "it has no spec.template.spec (a YAML alias or merge key must be written out first)",
+        )?;
         let container = self.container(pod, args)?;
         if has_soloist(container) {
             return Ok(None);
         }
+        refuse_what_cannot_be(pod, container, args)?;
         let lease = args.name.as_deref().unwrap_or(self.name());
         let variables = self.variables(pod, container, args, lease)?;
-        self.check_probes(container, args, notes)?;
+        // Without an election the program runs everywhere, and may be asked everywhere.
+        if args.serving.elects() {
+            self.check_probes(container, args, notes)?;
+        }
         put_in_front(container, args, edits)?;
         edits.add_items(container, "env", &variables)?;
+        if let Some(most) = args.serving.longest_hook(&args.run) {
+            add_hook(container, &args.delivery.path(), most, edits)?;
+        }
         if let Some(mount) = args.delivery.mount() {
             edits.add_items(container, "volumeMounts", &mount)?;
         }
@@ -80,7 +91,9 @@ impl<'a> Workload<'a> {
             true => None,
             false => Some(rights(self, args, lease)?),
         };
-        self.give_token(pod, rights.as_ref(), edits, notes)?;
+        if args.serving.elects() || args.serving.waits_for_traffic() {
+            self.give_token(pod, rights.as_ref(), edits, notes)?;
+        }
         self.remark(pod, notes);
         Ok(Some(rights.unwrap_or_default()))
     }
@@ -140,7 +153,8 @@ impl<'a> Workload<'a> {
         }
         let hook = container.get(&["lifecycle", "preStop"]);
         let sleeps = hook.and_then(|hook| hook.text_at(&["sleep", "seconds"]));
-        let prestop = match (said(&given, "SOLOIST_PRESTOP"), hook, sleeps) {
+        let ours = args.serving.longest_hook(&args.run);
+        let prestop = match (ours.or(said(&given, "SOLOIST_PRESTOP")), hook, sleeps) {
             (Some(said), _, _) => said,
             (None, None, _) => Duration::ZERO,
             (None, Some(_), Some(seconds)) => {
@@ -172,6 +186,9 @@ impl<'a> Workload<'a> {
                 format!("{}ms", prestop.as_millis()),
             ));
         }
+        if !args.serving.elects() {
+            all.push(("SOLOIST_STORE".to_owned(), "none".to_owned()));
+        }
         all.extend(given);
         let there: Vec<&str> = container
             .get(&["env"])
@@ -190,7 +207,16 @@ impl<'a> Workload<'a> {
             ("POD_NAMESPACE", "metadata.namespace"),
             ("POD_UID", "metadata.uid"),
         ] {
-            if !there.contains(&name) {
+            let own = container.get(&["env"]).map_or(&[][..], Node::items);
+            let own = own
+                .iter()
+                .find(|entry| entry.text_at(&["name"]) == Some(name));
+            if let Some(own) = own {
+                ensure!(
+                    own.text_at(&["valueFrom", "fieldRef", "fieldPath"]) == Some(field),
+                    "its container sets {name} to something else than {field}, which soloist takes it for: give it another name"
+                );
+            } else {
                 text += &format!(
                     "- name: {name}\n  valueFrom:\n    fieldRef:\n      fieldPath: {field}\n"
                 );
@@ -257,6 +283,9 @@ impl<'a> Workload<'a> {
 
     fn remark(&self, pod: &Node, notes: &mut Vec<String>) {
         let what = self.in_words();
+        if pod.text_at(&["hostPID"]) == Some("true") {
+            notes.push(format!("{what}: with hostPID soloist is one of the node's processes, and what it has started does not die with its container"));
+        }
         let replicas = self.object.text_at(&["spec", "replicas"]).unwrap_or("1");
         if matches!(replicas, "0" | "1") {
             notes.push(format!(
@@ -269,6 +298,61 @@ impl<'a> Workload<'a> {
     }
 }
 
+/// What no edit could make right.
+fn refuse_what_cannot_be(pod: &Node, container: &Node, args: &InjectArgs) -> anyhow::Result<()> {
+    for node in [pod, container] {
+        ensure!(
+            node.entry("<<").is_none(),
+            "a YAML merge key (<<) brings what cannot be seen here: write it out first"
+        );
+    }
+    let on_windows = pod.text_at(&["os", "name"]) == Some("windows")
+        || pod.text_at(&["nodeSelector", "kubernetes.io/os"]) == Some("windows");
+    ensure!(
+        !on_windows,
+        "it runs on Windows, and soloist on Linux alone"
+    );
+    if args.delivery.mount().is_none() {
+        return Ok(());
+    }
+    let has = |node: &Node, list: &str, key: &str, value: &str| {
+        let items = node.get(&[list]).map_or(&[][..], Node::items);
+        items.iter().any(|item| item.text_at(&[key]) == Some(value))
+    };
+    ensure!(
+        !has(pod, "volumes", "name", VOLUME),
+        "it has a volume {VOLUME:?} already, which is the name of the one that brings soloist: rename it, or take --delivery in-image"
+    );
+    ensure!(
+        !has(container, "volumeMounts", "mountPath", FOLDER),
+        "its container mounts something at {FOLDER} already, where soloist comes: mount it elsewhere, or take --delivery in-image"
+    );
+    Ok(())
+}
+
+/// `soloist prestop` as the preStop hook.
+fn add_hook(
+    container: &Node,
+    soloist: &str,
+    most: Duration,
+    edits: &mut Edits<'_>,
+) -> anyhow::Result<()> {
+    let text = hook(soloist, most);
+    let Some(lifecycle) = container.entry("lifecycle") else {
+        return edits.add_entry(container, &text);
+    };
+    ensure!(
+        lifecycle.value.entry("preStop").is_none(),
+        "it has a preStop hook: remove it, so that soloist prestop takes its place, or keep it with --prestop-hook sleep --prestop DURATION"
+    );
+    let (_, inner) = text.split_once('\n').context("the hook")?;
+    let inner: String = inner
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("  ").unwrap_or(line)))
+        .collect();
+    edits.add_entry(&lifecycle.value, &inner)
+}
+
 fn has_soloist(container: &Node) -> bool {
     let command = container.get(&["command"]).map_or(&[][..], Node::items);
     let first = command.first().and_then(Node::text).unwrap_or_default();
@@ -278,9 +362,13 @@ fn has_soloist(container: &Node) -> bool {
 /// soloist, and behind it what the container runs now.
 fn put_in_front(container: &Node, args: &InjectArgs, edits: &mut Edits<'_>) -> anyhow::Result<()> {
     let soloist = [args.delivery.path().as_str(), "run", "--"].map(str::to_owned);
-    let command = container
-        .get(&["command"])
-        .filter(|command| !command.items().is_empty());
+    let written = container.get(&["command"]);
+    ensure!(
+        written.is_none_or(|node| node.is_nothing()
+            || !matches!(node.content, Content::Scalar { .. } | Content::Map { .. })),
+        "its command is no list: write it as one, as Kubernetes wants it"
+    );
+    let command = written.filter(|command| !command.items().is_empty());
     match command {
         Some(command) => {
             ensure!(
@@ -290,7 +378,7 @@ fn put_in_front(container: &Node, args: &InjectArgs, edits: &mut Edits<'_>) -> a
             edits.prepend(command, &soloist)
         }
         None => {
-            let there = container.get(&["command"]);
+            let there = written;
             ensure!(
                 there.is_none_or(|node| !matches!(node.content, Content::Alias)),
                 "its command is a YAML alias (*): write it out first"

@@ -5,6 +5,7 @@
 //! Nothing here acts: what acts is elsewhere, on a Unix socket.
 
 mod address;
+mod child;
 mod connections;
 mod events;
 mod heartbeat;
@@ -15,6 +16,7 @@ mod published;
 mod routes;
 mod status;
 mod timeline;
+mod timeouts;
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -25,9 +27,11 @@ use tokio::runtime::Builder;
 use tracing::{error, info};
 
 pub(crate) use address::ListenAddress;
+pub(crate) use child::Processes;
 pub(crate) use heartbeat::BEAT_EVERY;
 use published::Published;
 pub(crate) use published::{About, Contact, Publisher, publish};
+pub(crate) use timeouts::Timeouts;
 
 /// All that the thread needs.
 const STACK: usize = 256 << 10;

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use soloist_core::ids::{Identity, Term, Token, TreeId};
 use soloist_core::node::{Node, Notice, TreeCommand, TreeEvent};
@@ -12,9 +11,11 @@ use soloist_elector::carrier::Arrival;
 use soloist_elector::clock;
 use tokio::sync::watch;
 
+use super::child::{ChildSeen, ChildWatch, Processes};
 use super::heartbeat::{Heartbeat, Pulse};
 use super::metrics::{Events, Metrics};
 use super::timeline::Timeline;
+use super::timeouts::Timeouts;
 use crate::logging::DroppedLines;
 
 /// What does not change.
@@ -25,8 +26,7 @@ pub(crate) struct About {
     pub(crate) store: String,
     /// Whether one replica is elected; else every one runs the program.
     pub(crate) elects: bool,
-    /// How long a lease is.
-    pub(crate) lease: Duration,
+    pub(crate) timeouts: Timeouts,
     pub(crate) started: Moment,
 }
 
@@ -42,11 +42,12 @@ pub(super) struct Snapshot {
     /// The Pod's preStop hook has begun, or we were asked to stop.
     pub(super) ending: bool,
     pub(super) restarts: u64,
+    pub(super) child: ChildSeen,
 }
 
 impl Snapshot {
     /// Of who has heard and done nothing yet.
-    pub(super) const fn first() -> Self {
+    pub(super) fn first() -> Self {
         Self {
             state: StateName::Follower,
             leader: None,
@@ -55,6 +56,7 @@ impl Snapshot {
             has_been_up: false,
             ending: false,
             restarts: 0,
+            child: ChildSeen::default(),
         }
     }
 }
@@ -91,6 +93,7 @@ pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, 
         snapshots,
         changes,
         events: Events::new(Arc::clone(&metrics), about.elects),
+        child: ChildWatch::default(),
         heartbeat: heartbeat.clone(),
     };
     let published = Published {
@@ -111,6 +114,7 @@ pub(crate) struct Publisher {
     snapshots: watch::Sender<Snapshot>,
     changes: watch::Sender<Timeline>,
     events: Events,
+    child: ChildWatch,
     heartbeat: Heartbeat,
 }
 
@@ -121,8 +125,15 @@ impl Publisher {
     }
 
     /// The loop has turned, and this is how things are.
-    pub(crate) fn turn(&mut self, node: &Node, contact: Contact, ending: bool) {
+    pub(crate) fn turn(
+        &mut self,
+        node: &Node,
+        contact: Contact,
+        ending: bool,
+        processes: Option<Processes>,
+    ) {
         self.beat();
+        self.child.processes(processes);
         let state = node.state();
         let tenure = node.tenure();
         let leader = match tenure {
@@ -134,10 +145,10 @@ impl Publisher {
             token: tenure.token(),
             valid_until: tenure.valid_until(),
         });
-        let restarts = self.events.restarts();
+        let (restarts, child) = (self.events.restarts(), self.child.seen());
         self.snapshots.send_if_modified(|published| {
             let has_been_up = published.has_been_up || state == StateName::Leader;
-            let same = (state, lease, contact, has_been_up, ending, restarts)
+            let same = (state, lease, contact, has_been_up, ending, restarts, child)
                 == (
                     published.state,
                     published.lease,
@@ -145,6 +156,7 @@ impl Publisher {
                     published.has_been_up,
                     published.ending,
                     published.restarts,
+                    published.child,
                 );
             if same && published.leader.as_ref() == leader {
                 return false;
@@ -157,6 +169,7 @@ impl Publisher {
                 has_been_up,
                 ending,
                 restarts,
+                child,
             };
             self.changes
                 .send_if_modified(|timeline| timeline.record(clock::now(), published));
@@ -174,10 +187,12 @@ impl Publisher {
 
     pub(crate) fn ordered(&mut self, tree: TreeId, command: TreeCommand, state: StateName) {
         self.events.ordered(clock::now(), tree, command, state);
+        self.child.ordered(tree, command);
     }
 
     pub(crate) fn happened(&mut self, now: Moment, tree: TreeId, event: TreeEvent) {
         self.events.happened(now, tree, event);
+        self.child.happened(tree, event);
     }
 }
 
@@ -271,7 +286,7 @@ mod tests {
             identity: Identity::try_new("me").unwrap(),
             store: "none".into(),
             elects,
-            lease: Duration::from_secs(15),
+            timeouts: Timeouts::for_test(),
             started: clock::now(),
         };
         let (publisher, published) = publish(about, DroppedLines::none());

@@ -104,8 +104,8 @@ fn leader(published: &Published) -> Answer {
 }
 
 fn page() -> Answer {
-    let mut answer = answered(StatusCode::OK, HTML, page::PAGE);
-    page::protect(answer.headers_mut());
+    let mut answer = answered(StatusCode::OK, HTML, page::PAGE.text);
+    page::PAGE.protect(answer.headers_mut());
     answer
 }
 

@@ -26,7 +26,7 @@ pub(super) fn json(published: &Published) -> String {
             // As text: it may have more digits than a JSON number keeps.
             "token": lease.token.to_string(),
             "valid_seconds": lease.valid_until.since(now).as_secs_f64(),
-            "duration_seconds": about.lease.as_secs_f64(),
+            "duration_seconds": about.timeouts.lease().as_secs_f64(),
         })
     });
     let mut status = json!({
@@ -39,11 +39,15 @@ pub(super) fn json(published: &Published) -> String {
         "state": state(about, snapshot.state),
         "alive": published.is_alive().is_ok(),
         "ready": published.is_ready().is_ok(),
-        "child": { "state": child(snapshot.state), "restarts": snapshot.restarts },
+        "child": snapshot.child.json(),
+        "ladder": about.timeouts.ladder(),
     });
+    status["child"]["state"] = child(snapshot.state).into();
+    status["child"]["restarts"] = snapshot.restarts.into();
     if about.elects {
         status["leader"] = json!(snapshot.leader.as_ref().map(Identity::as_str));
         status["lease"] = lease.unwrap_or(Value::Null);
+        status["lost_lease"] = about.timeouts.loss();
         status["store_answers"] = json!(snapshot.contact == Contact::Heard);
     }
     line(&status)

@@ -10,8 +10,9 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use soloist_core::time::Human;
 
-use crate::cli::PodFlags;
-use crate::delivery::DeliveryArgs;
+use crate::cli::{PodFlags, StopArgs};
+use crate::delivery::{DeliveryArgs, FOLDER};
+use crate::serving::ServingArgs;
 use crate::settings;
 
 pub(crate) use rights::Rights;
@@ -72,6 +73,8 @@ pub(crate) struct ManifestsArgs {
     pub(crate) command: Vec<String>,
 
     #[command(flatten)]
+    pub(crate) serving: ServingArgs,
+    #[command(flatten)]
     pub(crate) delivery: DeliveryArgs,
     #[command(flatten)]
     pub(crate) run: PodFlags,
@@ -81,7 +84,19 @@ impl ManifestsArgs {
     /// All objects, each a YAML document.
     pub(crate) fn print(&self) -> anyhow::Result<String> {
         let run = &self.run;
-        settings::policy(&run.timings, &run.stopping, &run.health, false)?;
+        let about_leases = [
+            ("--lease", self.lease.is_some()),
+            ("--flow-schema", self.flow_schema),
+            ("--extra-rights", self.extra_rights),
+        ];
+        self.serving.check(run, &about_leases)?;
+        let prestop = self.serving.longest_hook(run);
+        let prestop = prestop.unwrap_or(run.stopping.prestop);
+        let stopping = StopArgs {
+            prestop,
+            ..run.stopping.clone()
+        };
+        settings::policy(&run.timings, &stopping, &run.health, false)?;
         for (what, name) in self.names() {
             ensure!(
                 is_name(name),
@@ -99,13 +114,20 @@ impl ManifestsArgs {
                 path.starts_with('/') && path.len() > 1 && !path.contains(':'),
                 "--writable {path:?} is no folder to mount at: give an absolute path other than / and without ':'"
             );
+            let is_taken = self.delivery.mount().is_some() && path.trim_end_matches('/') == FOLDER;
+            ensure!(
+                !is_taken,
+                "--writable {path:?} is where soloist itself is mounted"
+            );
+            let same = self.writable.iter().filter(|other| *other == path);
+            ensure!(same.count() == 1, "--writable {path:?} was given twice");
         }
         let documents = render::Documents {
             args: self,
             grace_seconds: whole_seconds(run.stopping.grace_period)
                 .context("--grace-period is the Pod's terminationGracePeriodSeconds")?,
-            prestop_seconds: whole_seconds(run.stopping.prestop)
-                .context("--prestop is the time that a preStop hook sleeps")?,
+            prestop_seconds: whole_seconds(prestop)
+                .context("--prestop is what the preStop hook takes")?,
         };
         Ok(documents.to_string())
     }
@@ -214,12 +236,67 @@ mod tests {
             (["--renew-deadline", "20s"], "too late"),
             (["--memory", "lots"], "is no quantity"),
             (["--writable", "tmp"], "is no folder to mount at"),
+            (["--writable", "/soloist-bin"], "where soloist itself is"),
         ] {
             let mut all = vec![];
             if flags[0] != "--name" {
                 all.extend(["--name", "feed"]);
             }
             all.extend(flags);
+            let error = format!("{:#}", printed(&all).unwrap_err());
+            assert!(error.contains(reason), "{flags:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn without_an_election_there_is_no_right_to_a_lease_and_a_hook() {
+        let text = printed(&["--name", "web", "--store", "none"]).unwrap();
+        for part in [
+            "command: [\"/soloist-bin/soloist\", \"prestop\", \"--max\", \"15s\"]\n",
+            "- name: SOLOIST_STORE\n          value: none\n",
+            "- name: SOLOIST_PRESTOP\n          value: \"15s\"\n",
+            "resources: [endpointslices]\n  verbs: [get, list, watch]\n",
+            "automountServiceAccountToken: true\n",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        for part in ["leases", "SOLOIST_PRESET", "standby"] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
+        let text = printed(&[
+            "--name",
+            "work",
+            "--store",
+            "none",
+            "--prestop-hook",
+            "sleep",
+        ])
+        .unwrap();
+        for part in [
+            "lifecycle",
+            "kind: Role",
+            "automountServiceAccountToken: true",
+        ] {
+            assert!(!text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_about_a_lease_or_does_not_fit_is_refused_without_an_election() {
+        for (flags, reason) in [
+            (&["--lease", "l"][..], "--lease is about a lease"),
+            (&["--flow-schema"], "--flow-schema is about a lease"),
+            (&["--extra-rights"], "--extra-rights is about a lease"),
+            (&["--label-role"], "--label-role is about a lease"),
+            (&["--preset", "low-load"], "--preset is about a lease"),
+            (&["--prestop", "30s"], "leaves nothing of the grace period"),
+            (
+                &["--grace-period", "15s"],
+                "leaves nothing of the grace period",
+            ),
+            (&["--stop-timeout", "25s"], "stop 25s + margin"),
+        ] {
+            let all = [&["--name", "web", "--store", "none"], flags].concat();
             let error = format!("{:#}", printed(&all).unwrap_err());
             assert!(error.contains(reason), "{flags:?}: {error}");
         }

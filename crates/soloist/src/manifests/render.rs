@@ -1,11 +1,13 @@
 //! The objects as texts. They are written out with their comments, because people will read and change them.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::ManifestsArgs;
 use super::rights::{Rights, labels, metadata};
 use super::yaml::{indented, list, string};
 use crate::delivery::HARDENED;
+use crate::serving::hook;
 
 /// All objects of one program.
 pub(super) struct Documents<'a> {
@@ -47,13 +49,14 @@ impl Documents<'_> {
         Rights {
             app: args.name.clone(),
             namespace: self.namespace_name().to_owned(),
-            lease: self.lease().to_owned(),
+            lease: args.serving.elects().then(|| self.lease().to_owned()),
             account: self.account().to_owned(),
             role: args.or_name(&args.role).to_owned(),
             role_binding: args.or_name(&args.role_binding).to_owned(),
             with_account: true,
             extra: args.extra_rights,
             label_role: args.run.pod.label_role,
+            prestop: args.serving.waits_for_traffic(),
         }
     }
 
@@ -66,7 +69,7 @@ impl Documents<'_> {
     }
 
     fn namespace(&self) -> String {
-        let name = self.namespace_name();
+        let name = string(self.namespace_name());
         format!(
             "apiVersion: v1
 kind: Namespace
@@ -84,12 +87,16 @@ metadata:
         let selector = indented(&self.labels(), 6);
         let pod_labels = indented(&self.labels(), 8);
         let pod = indented(&self.pod(), 6);
+        let standby = match self.args.serving.elects() {
+            true => "there is always a standby, and ",
+            false => "",
+        };
         format!(
             "apiVersion: apps/v1
 kind: Deployment
 {metadata}spec:
   replicas: {replicas}
-  # One more at first, and never one less: there is always a standby, and what the new version brings is seen before the old one goes.
+  # One more at first, and never one less: {standby}what the new version brings is seen before the old one goes.
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -109,9 +116,10 @@ kind: Deployment
 
     fn pod(&self) -> String {
         let args = self.args;
-        let account = self.account();
+        let account = string(self.account());
         let user = args.run_as_user;
         let grace = self.grace_seconds;
+        let token = args.serving.elects() || args.serving.waits_for_traffic();
         let selector = indented(&self.labels(), 4);
         let spread = match args.replicas {
             1 => String::new(),
@@ -139,7 +147,7 @@ topologySpreadConstraints:
         );
         format!(
             "serviceAccountName: {account}
-automountServiceAccountToken: true
+automountServiceAccountToken: {token}
 enableServiceLinks: false
 # The ladder: soloist stops the program in time for this.
 terminationGracePeriodSeconds: {grace}
@@ -152,7 +160,7 @@ securityContext:
 {spread}{init}containers:
 - name: {name}
 {container}{volumes}",
-            name = args.name,
+            name = string(&args.name),
         )
     }
 
@@ -179,6 +187,9 @@ securityContext:
         );
         let prestop = match self.prestop_seconds {
             0 => String::new(),
+            seconds if args.serving.waits_for_traffic() => {
+                hook(&args.delivery.path(), Duration::from_secs(seconds))
+            }
             seconds => {
                 format!("lifecycle:\n  preStop:\n    sleep:\n      seconds: {seconds}\n")
             }
@@ -199,13 +210,17 @@ securityContext:
     }
 
     fn probes(&self) -> String {
+        let ready = match self.args.serving.elects() {
+            true => "a standby is as ready as the leader",
+            false => "it is ready when the program is, until its end is near",
+        };
         match self.args.listen_port {
             0 => "# No probes: soloist has no address here that could be asked. It checks the program itself (--ready, --health).\n".into(),
             port => format!(
                 "ports:
 - name: soloist
   containerPort: {port}
-# They ask soloist: a standby is as ready as the leader. The program is checked by soloist itself (--ready, --health).
+# They ask soloist: {ready}. The program is checked by soloist itself (--ready, --health).
 livenessProbe:
   httpGet:
     path: /livez
@@ -231,15 +246,28 @@ readinessProbe:
             port => Some(("SOLOIST_LISTEN", format!(":{port}"))),
         };
         let listen = listen.iter().map(|(name, value)| (*name, value.as_str()));
+        let prestop = format!("{}s", self.prestop_seconds);
+        let elects = self.args.serving.elects();
+        // What there is by default, and whether it is said here.
         let defaults = [
-            ("SOLOIST_NAME", self.lease()),
-            ("SOLOIST_PRESET", "standard"),
-            ("SOLOIST_GRACE_PERIOD", &grace),
+            ("SOLOIST_NAME", self.lease(), true),
+            ("SOLOIST_STORE", "none", !elects),
+            ("SOLOIST_PRESET", "standard", elects),
+            ("SOLOIST_GRACE_PERIOD", &grace, true),
+            (
+                "SOLOIST_PRESTOP",
+                &prestop,
+                self.args.serving.waits_for_traffic(),
+            ),
         ];
+        let defaults = defaults.into_iter().filter(|(.., is_said)| *is_said);
+        let defaults: Vec<_> = defaults.map(|(name, value, _)| (name, value)).collect();
         let is_default = |name: &str| defaults.iter().any(|(default, _)| *default == name);
-        let first = defaults.map(|(name, default)| {
+        let first = defaults.iter().map(|(name, default)| {
             let said = given.iter().find(|(variable, _)| variable == name);
-            (name, said.map_or(default, |(_, value)| value))
+            // The hook's longest time is computed from what was said of it.
+            let said = said.filter(|_| *name != "SOLOIST_PRESTOP");
+            (*name, said.map_or(*default, |(_, value)| value))
         });
         let others = given.iter().filter(|(name, _)| !is_default(name));
         let others = others.map(|(name, value)| (name.as_str(), value.as_str()));
@@ -253,7 +281,7 @@ readinessProbe:
             text +=
                 &format!("- name: {name}\n  valueFrom:\n    fieldRef:\n      fieldPath: {field}\n");
         }
-        for (name, value) in first.into_iter().chain(listen).chain(others) {
+        for (name, value) in first.chain(listen).chain(others) {
             text += &format!("- name: {name}\n  value: {}\n", string(value));
         }
         text
@@ -288,6 +316,7 @@ kind: PodDisruptionBudget
     fn flow_schema(&self) -> String {
         let (namespace, account) = (self.namespace_name(), self.account());
         let name = format!("soloist.{namespace}.{}", self.args.name);
+        let (namespace, account) = (string(namespace), string(account));
         let labels = indented(&self.labels(), 4);
         format!(
             "apiVersion: flowcontrol.apiserver.k8s.io/v1

@@ -10,7 +10,8 @@ pub(crate) struct Rights {
     /// The program's name, for the label.
     pub(crate) app: String,
     pub(crate) namespace: String,
-    pub(crate) lease: String,
+    /// `None`: nobody is elected.
+    pub(crate) lease: Option<String>,
     pub(crate) account: String,
     pub(crate) role: String,
     pub(crate) role_binding: String,
@@ -20,17 +21,30 @@ pub(crate) struct Rights {
     pub(crate) extra: bool,
     /// Whether it may label its Pod.
     pub(crate) label_role: bool,
+    /// Whether `soloist prestop` may see when its Pod is out of the Services.
+    pub(crate) prestop: bool,
 }
+
+const PRESTOP: &str = "\
+# For the preStop hook, soloist prestop: it sees when no EndpointSlice shows the Pod any more, and what its grace period really is.
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch]
+- apiGroups: [\"\"]
+  resources: [pods]
+  verbs: [get]
+";
 
 const EXTRA: &str = "\
 # soloist can do without what follows. Events on the Lease and the Pods:
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-# A leader whose Pod is told to end names an heir that is ready and of the newest revision. Nobody knows the names of such Pods before.
+# A leader whose Pod is told to end names an heir that is ready and of the newest revision, and one whose container has ended is
+# succeeded at once (watch). Nobody knows the names of such Pods before.
 - apiGroups: [\"\"]
   resources: [pods]
-  verbs: [get, list]
+  verbs: [get, list, watch]
 - apiGroups: [apps]
   resources: [replicasets, statefulsets]
   verbs: [get, list]
@@ -53,7 +67,6 @@ impl fmt::Display for Rights {
 kind: ServiceAccount
 {metadata}# Only the Pods that need the token ask for it.
 automountServiceAccountToken: false
----
 "
             )?;
         }
@@ -63,25 +76,23 @@ automountServiceAccountToken: false
             role,
             ..
         } = self;
-        let lease = list(&[&self.lease]);
-        let of_role = self.metadata(role);
+        let [role, account, namespace] = [role, account, namespace].map(|name| string(name));
+        let separator = if self.with_account { "---\n" } else { "" };
+        let of_role = self.metadata(&self.role);
         let of_binding = self.metadata(&self.role_binding);
         let extra = if self.extra { EXTRA } else { "" };
         let label = if self.label_role { LABEL_ROLE } else { "" };
+        let prestop = if self.prestop { PRESTOP } else { "" };
+        let rules = format!("{}{extra}{label}{prestop}", self.of_lease());
+        if rules.is_empty() {
+            return Ok(());
+        }
         write!(
             f,
-            r#"apiVersion: rbac.authorization.k8s.io/v1
+            r#"{separator}apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 {of_role}rules:
-# "create" cannot be limited to a name: there is no object yet whose name could be looked at.
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  verbs: [create]
-- apiGroups: [coordination.k8s.io]
-  resources: [leases]
-  resourceNames: {lease}
-  verbs: [get, list, watch, update]
-{extra}{label}---
+{rules}---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 {of_binding}roleRef:
@@ -98,6 +109,30 @@ subjects:
 }
 
 impl Rights {
+    /// Whether there is anything to print.
+    pub(crate) const fn is_empty(&self) -> bool {
+        let any_rule = self.lease.is_some() || self.extra || self.label_role || self.prestop;
+        !any_rule && !self.with_account
+    }
+
+    fn of_lease(&self) -> String {
+        let Some(lease) = &self.lease else {
+            return String::new();
+        };
+        let lease = list(&[lease]);
+        format!(
+            r#"# "create" cannot be limited to a name: there is no object yet whose name could be looked at.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: {lease}
+  verbs: [get, list, watch, update]
+"#
+        )
+    }
+
     fn metadata(&self, name: &str) -> String {
         metadata(&self.app, &self.namespace, name)
     }
@@ -105,6 +140,7 @@ impl Rights {
 
 pub(super) fn metadata(app: &str, namespace: &str, name: &str) -> String {
     let labels = indented(&labels(app), 4);
+    let (name, namespace) = (string(name), string(namespace));
     format!("metadata:\n  name: {name}\n  namespace: {namespace}\n  labels:\n{labels}")
 }
 

@@ -1,19 +1,21 @@
-//! systemd's notify protocol: the child says that it is ready, alive, about to stop, or how it is.
+//! systemd's notify protocol: the child says that it is ready, alive, about to stop, or how it is. And one word back: whoever asks
+//! for it is told when the Pod's end is near, before any signal.
 //!
 //! Only the child's tree is believed. The kernel says who has sent a message, so the socket can be open to everyone: also to a
 //! child that has changed its user.
 
 mod socket;
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use rustix::process::geteuid;
-use soloist_process::{Descent, Sender, receive};
+use soloist_process::{Descent, Received, ReturnAddress, Sender, receive};
 use tokio::io::Interest;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use socket::Bound;
 pub(crate) use socket::PREFIX;
@@ -25,13 +27,24 @@ pub(crate) enum Notice {
     Alive,
     Stopping,
     Status(String),
+    /// It wants to be told when the Pod's end is near.
+    TellOfEnding,
 }
+
+/// What it is told then.
+const ENDING: &[u8] = b"ENDING=1";
+/// So many sockets of one child are told: those that have asked last.
+const MOST_TOLD: usize = 16;
 
 /// Where one child's notices arrive.
 pub(crate) struct NotifySocket {
     bound: Bound,
     /// Strangers are told of once.
     strangers: bool,
+    /// Who has asked to be told of the end.
+    to_tell: VecDeque<ReturnAddress>,
+    /// The end is near.
+    ending: bool,
 }
 
 impl NotifySocket {
@@ -39,6 +52,8 @@ impl NotifySocket {
         Ok(Self {
             bound: Bound::open()?,
             strangers: false,
+            to_tell: VecDeque::new(),
+            ending: false,
         })
     }
 
@@ -52,12 +67,51 @@ impl NotifySocket {
         let mut message = [0; 4096];
         let socket = &self.bound.socket;
         let read = || receive(socket, &mut message);
-        let (read, sender) = socket.async_io(Interest::READABLE, read).await?;
+        let Received {
+            length,
+            sender,
+            from,
+        } = socket.async_io(Interest::READABLE, read).await?;
         if !sender.is_some_and(|sender| is_believed(sender, guard)) {
             self.tell_of_stranger(sender);
             return Ok(Vec::new());
         }
-        Ok(parse(&String::from_utf8_lossy(&message[..read])))
+        let notices = parse(&String::from_utf8_lossy(&message[..length]));
+        if notices.contains(&Notice::TellOfEnding) {
+            self.will_tell(from);
+        }
+        Ok(notices)
+    }
+
+    /// The end is near, or it was a false alarm. Whoever has asked is told once, and at once whoever asks later.
+    pub(crate) fn set_ending(&mut self, ending: bool) {
+        if !std::mem::replace(&mut self.ending, ending) && ending {
+            for address in &self.to_tell {
+                self.tell(address);
+            }
+        }
+    }
+
+    fn will_tell(&mut self, from: Option<ReturnAddress>) {
+        let Some(from) = from else {
+            return debug!("the child asks to be told of the end on a socket without a name");
+        };
+        if self.ending {
+            self.tell(&from);
+        }
+        self.to_tell.retain(|told| *told != from);
+        if self.to_tell.len() == MOST_TOLD {
+            self.to_tell.pop_front();
+        }
+        self.to_tell.push_back(from);
+    }
+
+    fn tell(&self, address: &ReturnAddress) {
+        match address.send(&self.bound.socket, ENDING) {
+            Ok(()) => info!("the child is told that the Pod's end is near"),
+            // It has ended, or does not listen.
+            Err(error) => debug!(%error, "the child is not told that the Pod's end is near"),
+        }
     }
 
     fn tell_of_stranger(&mut self, sender: Option<Sender>) {
@@ -95,6 +149,7 @@ fn parse(message: &str) -> Vec<Notice> {
         ("WATCHDOG", "1") => Some(Notice::Alive),
         ("STOPPING", "1") => Some(Notice::Stopping),
         ("STATUS", status) => Some(Notice::Status(status.to_owned())),
+        ("X_SOLOIST_ENDING", "tell") => Some(Notice::TellOfEnding),
         _ => None,
     };
     message.lines().filter_map(notice).collect()
@@ -106,9 +161,10 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_passed_over() {
-        let message = "READY=1\nSTATUS=at 12 % = fine\nMAINPID=7\nWATCHDOG=trigger\nnonsense\nSTOPPING=1\nWATCHDOG=1";
+        let message = "READY=1\nSTATUS=at 12 % = fine\nMAINPID=7\nWATCHDOG=trigger\nnonsense\nSTOPPING=1\nX_SOLOIST_ENDING=tell\nWATCHDOG=1";
         let status = Notice::Status("at 12 % = fine".into());
-        let expected = [Notice::Ready, status, Notice::Stopping, Notice::Alive];
+        let (stopping, tell) = (Notice::Stopping, Notice::TellOfEnding);
+        let expected = [Notice::Ready, status, stopping, tell, Notice::Alive];
         assert_eq!(parse(message), expected);
     }
 }

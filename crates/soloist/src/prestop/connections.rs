@@ -79,11 +79,14 @@ pub(super) struct Counting {
     opened_at_first: u64,
     shown: u64,
     most_unseen: u64,
+    /// What nobody knows whose it was does not count.
+    only_shown: bool,
 }
 
 impl Counting {
     pub(super) fn begin(first: &Look, ports: BTreeSet<u16>, ignored: Vec<IpAddr>) -> Self {
         Self {
+            only_shown: false,
             ports,
             ignored,
             before: first.incoming().collect(),
@@ -92,6 +95,12 @@ impl Counting {
             shown: 0,
             most_unseen: 0,
         }
+    }
+
+    /// In a network that others use, too, what the table does not show is theirs as likely as ours.
+    pub(super) const fn only_shown(mut self, only_shown: bool) -> Self {
+        self.only_shown = only_shown;
+        self
     }
 
     /// How many have come since the last look, of those that count.
@@ -112,7 +121,7 @@ impl Counting {
         // The table may be ahead of the counter, never behind it.
         let opened = look.opened.saturating_sub(self.opened_at_first);
         let unseen = opened.saturating_sub(self.shown);
-        if unseen > self.most_unseen {
+        if unseen > self.most_unseen && !self.only_shown {
             counted += unseen - self.most_unseen;
             self.most_unseen = unseen;
         }
@@ -235,6 +244,14 @@ mod tests {
         let mut counting = begin(&look(5, &[LISTENING]));
         assert_eq!(counting.count(&look(7, &[LISTENING])), 2);
         assert_eq!(counting.count(&look(7, &[LISTENING])), 0);
+    }
+
+    #[test]
+    fn among_others_only_what_the_table_shows_counts() {
+        let mut counting = begin(&look(5, &[LISTENING])).only_shown(true);
+        assert_eq!(counting.count(&look(7, &[LISTENING])), 0);
+        let new = from("10.2.0.9:40001", ESTABLISHED);
+        assert_eq!(counting.count(&look(9, &[LISTENING, new])), 1);
     }
 
     #[test]

@@ -10,10 +10,12 @@ use kube::Client;
 use kube::core::WatchEvent;
 use serde_json::Value;
 use soloist_elector::clock;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::own_pod::{Failure, OwnPod, get};
 
+/// A watch that says nothing for so long may be one whose server is gone: a new list tells.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(300);
 
@@ -56,9 +58,10 @@ async fn until_left(client: &Client, pod: &OwnPod) -> Result<usize, Failure> {
         let path = format!("{slices_path}?watch=true&resourceVersion={version}&timeoutSeconds=290");
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|error| Failure::Broken(error.to_string()))?;
-        let events = client.request_events::<Value>(request).await;
+        let events = timeout(SILENCE, client.request_events::<Value>(request)).await;
+        let events = events.map_err(|_| Failure::Silence)?;
         let mut events = pin!(events.map_err(|error| Failure::of(&error))?);
-        while let Some(event) = events.next().await {
+        while let Ok(Some(event)) = timeout(SILENCE, events.next()).await {
             match event.map_err(|error| Failure::of(&error))? {
                 WatchEvent::Added(slice) | WatchEvent::Modified(slice) => {
                     slices.changed(&slice, pod);

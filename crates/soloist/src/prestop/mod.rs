@@ -16,7 +16,8 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use clap::Args;
+use clap::builder::Resettable;
+use clap::{Args, FromArgMatches};
 use serde_json::Value;
 use soloist_core::time::Human;
 use soloist_elector::clock;
@@ -40,7 +41,7 @@ pub(crate) struct PrestopArgs {
     /// Where EndpointSlices may not be read: wait so long instead
     #[arg(long, value_parser = duration, default_value = "5s", value_name = "DURATION")]
     fallback: Duration,
-    /// The ports on which new connections count [default: all that something in the Pod listens on]
+    /// The ports on which new connections count [default: all that something in the Pod listens on; none with hostNetwork]
     #[arg(long, value_delimiter = ',', value_name = "PORT")]
     ports: Vec<u16>,
     /// Connections from these addresses do not count: of the node, if its probes come more often than --settle, and no client's
@@ -53,17 +54,42 @@ pub(crate) struct PrestopArgs {
 }
 
 impl PrestopArgs {
+    /// What these flags alone say, whatever the variables are here.
+    pub(crate) fn elsewhere<'a>(
+        line: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, clap::Error> {
+        let prestop = Self::augment_args(clap::Command::new("soloist prestop"));
+        let prestop = prestop.mut_args(|arg| arg.env(Resettable::Reset));
+        Self::from_arg_matches(&prestop.try_get_matches_from(line)?)
+    }
+
+    pub(crate) const fn max(&self) -> Duration {
+        self.max
+    }
+
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let (began, deadline) = (clock::now(), Instant::now() + self.max);
         let told = Told::find(self.identity.as_deref()).await;
-        let answer = told.ask(&Request::PrestopBegins).await;
+        let begins = Request::PrestopBegins {
+            max: Some(self.max),
+        };
+        let answer = told.ask(&begins).await;
         // Whoever asks soloist is none of the program's clients.
         let listener =
             answer.and_then(|answer| u16::try_from(answer["listen_port"].as_u64()?).ok());
 
-        let left = timeout_at(deadline, self.leave_endpoints(&told)).await;
+        let pod = OwnPod::find();
+        let hosts = async {
+            match &pod {
+                Some(pod) => pod.has_hosts_network().await,
+                None => None,
+            }
+        };
+        let leave = timeout_at(deadline, self.leave_endpoints(pod.as_ref(), &told));
+        let (left, on_hosts_network) = tokio::join!(leave, hosts);
         let left = left.unwrap_or_else(|_| "still in the EndpointSlices".into());
-        let silent = timeout_at(deadline, self.wait_for_silence(listener)).await;
+        let silent = self.wait_for_silence(listener, on_hosts_network == Some(true));
+        let silent = timeout_at(deadline, silent).await;
         let silent =
             silent.unwrap_or_else(|_| "no silence on its ports until the end of --max".into());
 
@@ -74,12 +100,12 @@ impl PrestopArgs {
         Ok(())
     }
 
-    async fn leave_endpoints(&self, told: &Told) -> String {
+    async fn leave_endpoints(&self, pod: Option<&OwnPod>, told: &Told) -> String {
         let began = clock::now();
-        let Some(pod) = OwnPod::find() else {
+        let Some(pod) = pod else {
             return "not in a Pod".into();
         };
-        match endpoints::leave(&pod, self.fallback).await {
+        match endpoints::leave(pod, self.fallback).await {
             Ok(0) => "in no EndpointSlice".into(),
             Ok(slices) => {
                 let took = Human(rounded(clock::now().since(began)));
@@ -100,12 +126,17 @@ impl PrestopArgs {
         }
     }
 
-    async fn wait_for_silence(&self, listener: Option<u16>) -> String {
+    async fn wait_for_silence(&self, listener: Option<u16>, on_hosts_network: bool) -> String {
         let began = clock::now();
+        if on_hosts_network && self.ports.is_empty() {
+            tokio::time::sleep(self.settle).await;
+            return "on its node's network, where it listens for no silence without --ports".into();
+        }
         let counted = Counted {
             ports: &self.ports,
             but: listener,
             not_from: &self.ignore_from,
+            among_others: on_hosts_network,
         };
         match silence::wait(counted, self.settle).await {
             Ok(None) => "nothing listens here".into(),

@@ -21,6 +21,8 @@ pub(super) struct Counted<'a> {
     pub(super) but: Option<u16>,
     /// And not from these addresses.
     pub(super) not_from: &'a [IpAddr],
+    /// Others have the same network.
+    pub(super) among_others: bool,
 }
 
 /// How many connections have come until none came for so long; `None` if nothing listens.
@@ -34,7 +36,8 @@ pub(super) async fn wait(counted: Counted<'_>, settle: Duration) -> io::Result<O
     if ports.is_empty() {
         return Ok(None);
     }
-    let mut counting = Counting::begin(&first, ports, counted.not_from.to_vec());
+    let counting = Counting::begin(&first, ports, counted.not_from.to_vec());
+    let mut counting = counting.only_shown(counted.among_others);
     let (mut connections, mut last) = (0, clock::now());
     loop {
         sleep(PAUSE.min(settle)).await;

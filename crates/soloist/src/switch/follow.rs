@@ -20,6 +20,8 @@ pub(super) struct Follow {
     requests: u64,
     /// A read is under way, or a watch.
     busy: bool,
+    /// The last request was.
+    answered: bool,
 }
 
 impl Follow {
@@ -28,7 +30,13 @@ impl Follow {
             carrier: lease.carrier(),
             requests: 0,
             busy: false,
+            answered: true,
         }
+    }
+
+    /// Whether the store still answers, as far as it was asked.
+    pub(super) const fn is_answered(&self) -> bool {
+        self.answered
     }
 
     /// The next state, or that there is none any more; the first is what is there now. May be cancelled: nothing is lost.
@@ -48,6 +56,7 @@ impl Follow {
                     let watch = WatchId::new(self.requests);
                     let after = snapshot.version;
                     self.carrier.carry(StoreCommand::Watch { watch, after });
+                    self.answered = true;
                     return snapshot.record;
                 }
                 Arrival::Change { snapshot, .. } => return snapshot.record,
@@ -58,6 +67,7 @@ impl Follow {
                 }
                 Arrival::Answer { .. } => {
                     self.busy = false;
+                    self.answered = false;
                     sleep(PAUSE).await;
                 }
             }

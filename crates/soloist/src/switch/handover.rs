@@ -43,7 +43,7 @@ impl HandoverArgs {
         let heir = self.to.as_deref().map(Identity::try_new).transpose()?;
         let (_, record) = lease.read().await?;
         let (leader, term) = self.leader(&record, &lease)?;
-        if let (Some(heir), Lease::Kubernetes(store), false) = (&self.to, &lease, self.unchecked)
+        if let (Some(heir), Some(store), false) = (&self.to, lease.cluster(), self.unchecked)
             && let Some(warning) = pods::check(store, heir).await?
         {
             say(format_args!("warning: {warning}"));

@@ -10,7 +10,7 @@ use soloist_core::record::{Record, Snapshot};
 use soloist_core::time::Human;
 use soloist_elector::etcd::EtcdStore;
 use soloist_elector::file::FileStore;
-use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
+use soloist_elector::kubernetes::{KubernetesStore, Options, PairStore, Resource};
 use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
 use tokio::time::timeout;
 
@@ -30,6 +30,7 @@ pub(super) struct WhichLease;
 /// A lease, wherever it is.
 pub(super) enum Lease {
     Kubernetes(KubernetesStore),
+    Pair(PairStore),
     Etcd(EtcdStore),
     File(FileStore),
 }
@@ -44,6 +45,12 @@ impl LeaseArgs {
                 let options = self.options(name.ok_or(WhichLease)?);
                 let store = KubernetesStore::connect(options.resource(resource)).await?;
                 Ok(Lease::Kubernetes(store))
+            }
+            StoreChoice::Pair(resource) => {
+                let _ = rustls::crypto::ring::default_provider().install_default();
+                let options = self.options(name.ok_or(WhichLease)?);
+                let store = PairStore::connect(options.resource(resource)).await?;
+                Ok(Lease::Pair(store))
             }
             StoreChoice::Etcd(address) => {
                 let options = self.etcd.lease(&address, name.ok_or(WhichLease)?);
@@ -97,8 +104,18 @@ impl Lease {
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Kubernetes(store) => store.describe(),
+            Self::Pair(store) => store.describe(),
             Self::Etcd(store) => store.describe(),
             Self::File(store) => store.describe(),
+        }
+    }
+
+    /// The object in the cluster; of two, the Lease.
+    pub(super) fn cluster(&self) -> Option<&KubernetesStore> {
+        match self {
+            Self::Kubernetes(store) => Some(store),
+            Self::Pair(store) => Some(store.lease()),
+            Self::Etcd(_) | Self::File(_) => None,
         }
     }
 
@@ -107,6 +124,7 @@ impl Lease {
         let read = async {
             match self {
                 Self::Kubernetes(store) => store.read().await,
+                Self::Pair(store) => store.read().await,
                 Self::Etcd(store) => store.read().await,
                 Self::File(store) => store.read().await,
             }
@@ -129,6 +147,7 @@ impl Lease {
             let write = async {
                 match self {
                     Self::Kubernetes(store) => store.order(snapshot.version, &orders).await,
+                    Self::Pair(store) => store.order(snapshot.version, &orders).await,
                     Self::Etcd(store) => store.order(snapshot.version, &orders).await,
                     Self::File(store) => store.order(snapshot.version, &orders).await,
                 }
@@ -158,6 +177,7 @@ impl Lease {
     pub(super) fn carrier(&self) -> StoreCarrier {
         match self {
             Self::Kubernetes(store) => StoreCarrier::new(store.clone(), PATIENCE),
+            Self::Pair(store) => StoreCarrier::new(store.clone(), PATIENCE),
             Self::Etcd(store) => StoreCarrier::new(store.clone(), PATIENCE),
             Self::File(store) => StoreCarrier::new(store.clone(), PATIENCE),
         }
@@ -166,7 +186,10 @@ impl Lease {
     /// When the term began and when it was last renewed, as its holder's wall clock had it: for people only.
     pub(super) async fn times(&self) -> Times {
         let (object, acquired, renewed) = match self {
-            Self::Kubernetes(store) => {
+            Self::Kubernetes(_) | Self::Pair(_) => {
+                let Some(store) = self.cluster() else {
+                    return Times::default();
+                };
                 let resource = store.resource();
                 let path = format!("{}/{}", resource.path(store.namespace()), store.name());
                 let object = super::pods::get(store, &path).await.ok();
@@ -194,6 +217,7 @@ impl Lease {
 }
 
 /// Timestamps of the record.
+#[derive(Default)]
 pub(super) struct Times {
     pub(super) acquired: Option<jiff::Timestamp>,
     pub(super) renewed: Option<jiff::Timestamp>,

@@ -4,6 +4,7 @@
 mod follow;
 mod handover;
 mod lease;
+mod live;
 mod pause;
 mod pods;
 mod status;
@@ -28,7 +29,7 @@ pub(crate) struct LeaseArgs {
     /// The lease's name, as the replicas were told
     #[arg(long, env = "SOLOIST_NAME")]
     pub(crate) name: Option<String>,
-    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; deprecated: configmap, endpoints [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
+    /// Where the lease lives: kubernetes, etcd:HOST:PORT[,HOST:PORT…]/PREFIX, file, or file:PATH; deprecated: configmap, endpoints, configmap+lease, endpoints+lease [default: kubernetes with a kubeconfig or in a Pod, file elsewhere]
     #[arg(long, env = "SOLOIST_STORE", value_name = "STORE")]
     pub(crate) store: Option<StoreChoice>,
     /// The lease's namespace [default: $NAMESPACE, $POD_NAMESPACE, the service account's, the context's]

@@ -12,12 +12,13 @@ use tokio::time::timeout;
 
 use super::follow::Follow;
 use super::lease::{Lease, Times, is_paused};
+use super::live;
 use super::pods::{self, LOOK, Pod};
 use super::{LeaseArgs, NotDone, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// Print it again whenever it changes
+    /// Print it again whenever it changes; on a terminal, a view with a timeline, until Ctrl-C
     #[arg(long)]
     pub(crate) watch: bool,
     /// How it is written; with --watch a JSON object is one line
@@ -40,6 +41,9 @@ impl StatusArgs {
     pub(crate) async fn show(&self) -> anyhow::Result<()> {
         let lease = self.lease.open().await?;
         let (_, record) = lease.read().await?;
+        if self.watch && self.output == Output::Table && live::is_possible() {
+            return live::show(&lease, record).await;
+        }
         let mut shown = self.told(&lease, &record).await;
         say(&shown);
         if !self.watch {
@@ -71,7 +75,7 @@ impl StatusArgs {
 }
 
 /// What can be said of a lease and its replicas.
-struct Seen {
+pub(super) struct Seen {
     lease: String,
     leader: Option<String>,
     term: u64,
@@ -84,18 +88,20 @@ struct Seen {
 }
 
 impl Seen {
-    async fn look(lease: &Lease, record: &Record) -> Self {
+    pub(super) async fn look(lease: &Lease, record: &Record) -> Self {
         let leader = record.holder.as_ref().map(Identity::to_string);
         // After a release the last holder's Pod still shows which workload it is.
         let last = record.signature.as_ref().map(|s| s.holder.to_string());
-        let replicas = match (lease, leader.as_ref().or(last.as_ref())) {
-            (Lease::Kubernetes(store), Some(one)) => {
+        let replicas = match (lease.cluster(), leader.as_ref().or(last.as_ref())) {
+            (Some(store), Some(one)) => {
                 let pods = pods::of_leader(store, one).await;
                 pods.map_err(|failure| format!("the Pods cannot be read: {failure}"))
             }
-            (Lease::Kubernetes(_), None) => Err("nobody has led yet".into()),
-            (Lease::Etcd(_), _) => Err("etcd does not tell who stands by".into()),
-            (Lease::File(_), _) => Err("a file does not tell who stands by".into()),
+            (Some(_), None) => Err("nobody has led yet".into()),
+            (None, _) if matches!(lease, Lease::Etcd(_)) => {
+                Err("etcd does not tell who stands by".into())
+            }
+            (None, _) => Err("a file does not tell who stands by".into()),
         };
         let pause = record.orders.pause.filter(|_| is_paused(record)).map(|p| {
             let kind = if p.stop {
@@ -125,7 +131,7 @@ impl Seen {
         }
     }
 
-    fn table(&self) -> String {
+    pub(super) fn table(&self) -> String {
         let mut text = format!("{}\n", self.lease);
         let leader = self.leader.as_deref().unwrap_or("nobody");
         let _ = writeln!(text, "  leader    {leader}");

@@ -264,7 +264,7 @@ impl Program {
                 Notice::Ready => self.said.ready = true,
                 Notice::Alive => self.said.alive = true,
                 Notice::Stopping => self.said.stopping = true,
-                Notice::Status(_) => continue,
+                Notice::Status(_) | Notice::TellOfEnding => continue,
             }
             if let Some(event) = self.checks.notice(notice) {
                 seen = Seen::Check(event);

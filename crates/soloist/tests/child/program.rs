@@ -44,6 +44,8 @@ struct Plan {
     ready: bool,
     /// Says WATCHDOG=1 this often, until the folder has a file `silent`.
     watchdog: Option<u64>,
+    /// Asks to be told of the Pod's end, and tells that it was.
+    ending: bool,
     /// Says WATCHDOG=1 all the time.
     flood: bool,
     /// Writes its whole environment to `FOLDER/env`.
@@ -72,6 +74,7 @@ impl Plan {
             "daemon" => self.daemon = true,
             "ready" => self.ready = true,
             "watchdog" => self.watchdog = Some(value),
+            "ending" => self.ending = true,
             "flood" => self.flood = true,
             "env" => self.env = true,
             "chatter" => self.chatter = value,
@@ -131,6 +134,7 @@ async fn live(journal: &Journal, folder: &str, plan: &Plan) {
         print!("{line}");
         let _ = std::io::stdout().flush();
     }
+    let told = plan.ending.then(|| notify::ask_of_ending(folder));
     if plan.ready {
         notify::say("READY=1");
     }
@@ -158,6 +162,8 @@ async fn live(journal: &Journal, folder: &str, plan: &Plan) {
             name = signals.next() => {
                 journal.write(name, "");
                 if name == "TERM" && !plan.deaf {
+                    // It was said before.
+                    told.inspect(|told| told.recv().expect("a word of the end"));
                     break;
                 }
             }

@@ -32,18 +32,35 @@ const FLAGS: &[&str] = &[
     "9972",
 ];
 
+/// Nobody is elected.
+const ALONE: &[&str] = &[
+    "--name",
+    "zz-name",
+    "--store",
+    "none",
+    "--delivery",
+    "in-image",
+];
+
 const EXPRESSIONS: &[(&str, &str)] = &[
     (
         "[\"zz-lease\"]",
         "[{{ include \"soloist.lease\" . | quote }}]",
     ),
-    ("zz-lease", "{{ include \"soloist.lease\" . }}"),
-    ("zz-account", "{{ include \"soloist.serviceAccount\" . }}"),
-    ("zz-namespace", "{{ .Release.Namespace }}"),
-    ("zz-name", "{{ include \"soloist.name\" . }}"),
+    ("zz-lease", "{{ include \"soloist.lease\" . | quote }}"),
+    (
+        "zz-account",
+        "{{ include \"soloist.serviceAccount\" . | quote }}",
+    ),
+    (
+        "soloist.zz-namespace.zz-name",
+        "soloist.{{ .Release.Namespace }}.{{ include \"soloist.name\" . }}",
+    ),
+    ("zz-namespace", "{{ .Release.Namespace | quote }}"),
+    ("zz-name", "{{ include \"soloist.name\" . | quote }}"),
     ("zz-image", "{{ .Values.image | quote }}"),
     ("zz-soloist", "{{ .Values.soloist.image | quote }}"),
-    ("\"/zz-path\"", "{{ include \"soloist.path\" . | quote }}"),
+    ("\"/zz-path\"", "{{ include \"soloist.path\" $ | quote }}"),
     ("[\"zz-program\"]", "{{ toJson .Values.command }}"),
     (
         "\"9971s\"",
@@ -55,21 +72,35 @@ const EXPRESSIONS: &[(&str, &str)] = &[
         "{{ printf \":%d\" (int .Values.listenPort) | quote }}",
     ),
     ("9972", "{{ .Values.listenPort }}"),
-    ("9970", "{{ .Values.runAsUser }}"),
+    // Helm has large numbers of a values file as 1e+09.
+    ("9970", "{{ .Values.runAsUser | int64 }}"),
     ("997", "{{ .Values.replicas }}"),
     ("value: low-load", "value: {{ .Values.preset }}"),
 ];
 
 /// Paths under `deploy` and texts.
 pub(crate) fn templates() -> Vec<(String, String)> {
-    let [plain, volume, init, prestop, extra] = [
+    let [plain, volume, init, prestop, extra, hook, alone] = [
         &["--delivery", "in-image"][..],
         &["--delivery", "image-volume"],
         &["--delivery", "init-container"],
         &["--delivery", "in-image", "--prestop", "96s"],
         &["--delivery", "in-image", "--extra-rights", "--label-role"],
+        &[
+            "--delivery",
+            "in-image",
+            "--prestop",
+            "96s",
+            "--prestop-hook",
+            "soloist",
+        ],
     ]
-    .map(|flags| manifests(&[FLAGS, flags].concat(), &["zz-program"]));
+    .map(|flags| manifests(&[FLAGS, flags].concat(), &["zz-program"]))
+    .into_iter()
+    .chain([manifests(ALONE, &["zz-program"])])
+    .collect::<Vec<_>>()
+    .try_into()
+    .unwrap();
     plain
         .split("---\n")
         .map(|document| {
@@ -78,8 +109,22 @@ pub(crate) fn templates() -> Vec<(String, String)> {
                 .find_map(|line| line.strip_prefix("kind: "));
             let kind = kind.unwrap().to_lowercase();
             let text = match kind.as_str() {
-                "deployment" => deployment(document, &volume, &init, &prestop, &extra),
-                "role" => role(document, &extra),
+                "deployment" => {
+                    let variants = Variants {
+                        volume: &volume,
+                        init: &init,
+                        prestop: &prestop,
+                        extra: &extra,
+                        hook: &hook,
+                        alone: &alone,
+                    };
+                    deployment(document, &variants)
+                }
+                "role" => only_if(
+                    "include \"soloist.hasRights\" .",
+                    &role(document, &extra, &hook),
+                ),
+                "rolebinding" => only_if("include \"soloist.hasRights\" .", document),
                 "poddisruptionbudget" => only_if("gt (int .Values.replicas) 1", document),
                 "flowschema" => only_if(".Values.flowSchema", document),
                 _ => document.to_owned(),
@@ -100,21 +145,52 @@ fn only_if(condition: &str, text: &str) -> String {
 }
 
 /// The least Role, and after it what soloist can do without.
-fn role(least: &str, extended: &str) -> String {
+fn role(least: &str, extended: &str, hook: &str) -> String {
+    let (head, lease) = least.split_at(least.find("rules:\n").unwrap() + "rules:\n".len());
+    let lease = only_if("eq .Values.store \"kubernetes\"", lease);
+    let (_, prestop) = hook.split_once(least).expect("the least Role first");
+    let (prestop, _) = prestop.split_once("---\n").unwrap();
+    let prestop = only_if("include \"soloist.waits\" .", prestop);
     let (_, rest) = extended.split_once(least).expect("the least Role first");
     let (rest, _) = rest.split_once("---\n").unwrap();
     let (extra, label) = rest.split_at(rest.find("# For --label-role").unwrap());
     let extra = only_if(".Values.extraRights", extra);
     let label = only_if(".Values.labelRole", label);
-    format!("{least}{extra}{label}")
+    format!("{head}{lease}{extra}{label}{prestop}")
 }
 
-fn deployment(plain: &str, volume: &str, init: &str, prestop: &str, extra: &str) -> String {
+/// What is printed with other flags.
+struct Variants<'a> {
+    volume: &'a str,
+    init: &'a str,
+    prestop: &'a str,
+    extra: &'a str,
+    hook: &'a str,
+    alone: &'a str,
+}
+
+fn deployment(plain: &str, variants: &Variants<'_>) -> String {
+    let Variants {
+        volume,
+        init,
+        prestop,
+        extra,
+        hook,
+        alone,
+    } = variants;
     let label_role = block(extra, "        - name: SOLOIST_LABEL_ROLE");
     let resources = block(plain, "        resources:");
-    let lifecycle = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
+    let sleep = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
+    let exec =
+        block(hook, "        lifecycle:").replace("\"96s\"", "{{ printf \"%ss\" . | quote }}");
+    let end = "{{- end }}\n";
+    let lifecycle = format!(
+        "        {{{{- if include \"soloist.waits\" $ }}}}\n{exec}        {{{{- else }}}}\n{sleep}        {end}"
+    );
     let variable = block(prestop, "        - name: SOLOIST_PRESTOP")
-        .replace("\"96s\"", "{{ printf \"%ds\" (int .) | quote }}");
+        .replace("\"96s\"", "{{ printf \"%ss\" . | quote }}");
+    let preset = block(plain, "        - name: SOLOIST_PRESET");
+    let store = block(alone, "        - name: SOLOIST_STORE");
     let listen = block(plain, "        - name: SOLOIST_LISTEN");
     let (_, probes) = plain.split_once("        ports:\n").unwrap();
     let (probes, _) = probes.split_once("        # No CPU limit").unwrap();
@@ -138,17 +214,26 @@ fn deployment(plain: &str, volume: &str, init: &str, prestop: &str, extra: &str)
     .concat();
     let is = |how: &str| format!("{{{{- if eq .Values.soloist.delivery \"{how}\" }}}}\n");
     let any = "{{- if or (ne .Values.soloist.delivery \"in-image\") .Values.writable }}\n";
-    let end = "{{- end }}\n";
     let listens =
         |text: &str| format!("        {{{{- if .Values.listenPort }}}}\n{text}        {end}");
 
     let text = plain
+        .replace(
+            &preset,
+            &format!(
+                "        {{{{- if eq .Values.store \"none\" }}}}\n{store}        {{{{- else }}}}\n{preset}        {end}"
+            ),
+        )
+        .replace(
+            "automountServiceAccountToken: true\n",
+            "automountServiceAccountToken: {{ ternary \"true\" \"false\" (or (eq .Values.store \"kubernetes\") (eq (include \"soloist.waits\" .) \"true\")) }}\n",
+        )
         .replace(&resources, "        resources: {{ toJson .Values.resources }}\n")
         .replace(&listen, &listens(&listen))
         .replace(
             &probes,
             &format!(
-                "        {{{{- with .Values.prestopSeconds }}}}\n{variable}        {end}        \
+                "        {{{{- with include \"soloist.prestop\" . }}}}\n{variable}        {end}        \
                  {{{{- if .Values.labelRole }}}}\n{label_role}        {end}        \
                  {{{{- with .Values.env }}}}\n        {{{{- toYaml . | nindent 8 }}}}\n        {end}{}",
                 listens(&probes)
@@ -156,7 +241,7 @@ fn deployment(plain: &str, volume: &str, init: &str, prestop: &str, extra: &str)
         )
         .replace(
             "        # No CPU limit",
-            &format!("        {{{{- with .Values.prestopSeconds }}}}\n{lifecycle}        {end}        # No CPU limit"),
+            &format!("        {{{{- with include \"soloist.prestop\" . }}}}\n{lifecycle}        {end}        # No CPU limit"),
         )
         .replace(
             "      containers:\n",

@@ -107,12 +107,25 @@ async fn what_is_printed_is_accepted_strictly_and_under_the_restricted_standard(
         apply(plane, &text).await;
     }
     apply(plane, &manifests(&["--name", "least"], &["/feed"])).await;
+    // Names that a reader of YAML could take for something else.
+    apply(plane, &manifests(&["--name", "true"], &["/feed"])).await;
+    for delivery in ["image-volume", "init-container", "in-image"] {
+        let name = format!("serving-{delivery}");
+        let flags = ["--name", &name, "--delivery", delivery, "--store", "none"];
+        apply(plane, &manifests(&flags, &["/web"])).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_overlay_is_accepted_strictly_and_under_the_restricted_standard() {
     let Some(plane) = plane().await else { return };
-    for overlay in ["standard", "high-availability", "low-load", "guides"] {
+    for overlay in [
+        "standard",
+        "high-availability",
+        "low-load",
+        "guides",
+        "serving",
+    ] {
         let Some(text) = kustomize::built(&format!("overlays/{overlay}")) else {
             return;
         };

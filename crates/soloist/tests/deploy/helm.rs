@@ -99,6 +99,25 @@ fn the_chart_gives_what_the_program_prints() {
             &["extraRights=true", "labelRole=true"],
             &["--extra-rights", "--label-role"],
         ),
+        (&[r#"store="none""#], &["--store", "none"]),
+        (
+            &[r#"store="none""#, "prestopSeconds=7"],
+            &["--store", "none", "--prestop", "7s"],
+        ),
+        (
+            &[r#"store="none""#, r#"prestopHook="sleep""#],
+            &["--store", "none", "--prestop-hook", "sleep"],
+        ),
+        (
+            &[r#"prestopHook="soloist""#, "extraRights=true"],
+            &["--prestop-hook", "soloist", "--extra-rights"],
+        ),
+        // Of a values file, Helm makes 1.00068e+09.
+        (&["runAsUser=1000680000"], &["--run-as-user", "1000680000"]),
+        (
+            &[r#"serviceAccount="on""#, r#"lease="yes""#],
+            &["--service-account", "on", "--lease", "yes"],
+        ),
     ] {
         let Some(given) = template(&[&PROGRAM, values].concat()) else {
             return;
@@ -127,6 +146,21 @@ fn what_the_schema_does_not_allow_is_refused_by_name() {
         (r#"preset="fast""#, "preset"),
         (r#"soloist={"delivery":"mail"}"#, "delivery"),
         ("replica=3", "replica"),
+        (r#"replicas="3""#, "replicas"),
+        ("replicas=2.5", "replicas"),
+        ("soloist=null", "soloist"),
+        ("resources=null", "resources"),
+        ("runAsUser=0", "runAsUser"),
+        (r#"command="/feed""#, "command"),
+        (r#"command=["/feed",1]"#, "command"),
+        (r#"writable=["tmp"]"#, "writable"),
+        (r#"lease="Feed_1""#, "lease"),
+        (r#"env=["A=b"]"#, "env"),
+        (r#"prestopHook="nap""#, "prestopHook"),
+        (
+            "prestopSeconds=30",
+            "leaves nothing of gracePeriodSeconds 30",
+        ),
     ] {
         let mut arguments = vec!["template", "feed", "soloist"];
         for value in PROGRAM.iter().copied().chain([value]) {
@@ -138,6 +172,53 @@ fn what_the_schema_does_not_allow_is_refused_by_name() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{value} was allowed");
         assert!(complaint.contains(named), "{value}: {complaint}");
+    }
+}
+
+#[test]
+fn what_is_about_a_lease_is_refused_where_there_is_none() {
+    for value in [
+        "flowSchema=true",
+        "extraRights=true",
+        "labelRole=true",
+        r#"lease="l""#,
+        r#"preset="low-load""#,
+    ] {
+        let mut arguments = vec!["template", "feed", "soloist"];
+        for value in PROGRAM.iter().copied().chain([r#"store="none""#, value]) {
+            arguments.extend(["--set-json", value]);
+        }
+        let Some(output) = helm(&arguments) else {
+            return;
+        };
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success(), "{value} was allowed");
+        assert!(complaint.contains("about a lease"), "{value}: {complaint}");
+    }
+}
+
+#[test]
+fn image_volumes_are_refused_where_kubernetes_has_none() {
+    let template = |version: &str, delivery: &str| {
+        let delivery = format!(r#"soloist.delivery="{delivery}""#);
+        let mut arguments = vec!["template", "feed", "soloist", "--kube-version", version];
+        for value in PROGRAM.iter().copied().chain([delivery.as_str()]) {
+            arguments.extend(["--set-json", value]);
+        }
+        helm(&arguments)
+    };
+    for (version, delivery, works) in [
+        ("1.32.7", "image-volume", false),
+        ("1.32.7", "init-container", true),
+        ("1.33.0-eks-1", "image-volume", true),
+        ("1.36.0", "image-volume", true),
+    ] {
+        let Some(output) = template(version, delivery) else {
+            return;
+        };
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), works, "{version}: {complaint}");
+        assert!(works || complaint.contains("init-container"), "{complaint}");
     }
 }
 

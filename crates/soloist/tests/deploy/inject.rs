@@ -7,18 +7,22 @@ use serde_json::{Value, json};
 
 use crate::cluster::{apply, plane};
 use crate::printed::objects;
+use crate::tools;
 
 fn inject(flags: &[&str], text: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_soloist"))
-        .arg("inject")
-        .args(flags)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+    piped(command.arg("inject").args(flags), text.as_bytes())
+}
+
+fn piped(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(text.as_bytes()).unwrap();
+    stdin.write_all(input).unwrap();
     drop(stdin);
     child.wait_with_output().unwrap()
 }
@@ -76,6 +80,9 @@ async fn what_was_injected_is_accepted_strictly_and_under_the_restricted_standar
             apply(plane, &String::from_utf8(output.stdout).unwrap()).await;
         }
     }
+    let text = somebodys("Deployment", "injected-serving");
+    let output = inject(&["--store", "none"], &text);
+    apply(plane, &String::from_utf8(output.stdout).unwrap()).await;
 }
 
 #[test]
@@ -130,4 +137,52 @@ fn what_cannot_be_known_is_asked_for_and_nothing_is_printed() {
     assert!(output.stdout.is_empty());
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(complaint.contains("Deployment feed: its container has no command, so the ENTRYPOINT of the image busybox runs"), "{complaint}");
+}
+
+/// As `kubectl get -o json` and `-o yaml`, editors and other tools write it.
+#[tokio::test(flavor = "multi_thread")]
+async fn other_forms_of_a_text_can_be_applied_by_kubectl() {
+    let Some(plane) = plane().await else { return };
+    let Some(kubectl) = tools::find("kubectl", "other forms of a text") else {
+        return;
+    };
+    let namespace = plane.namespace("forms").await.unwrap();
+    let both = somebodys("Deployment", &namespace);
+    let (_, plain) = both.split_once("---\n").unwrap();
+    let value = objects(plain).remove("Deployment").unwrap();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [value.clone()]});
+    let kubeconfig = plane.admin_kubeconfig().unwrap();
+    for (form, text) in [
+        ("JSON", format!("{value:#}")),
+        ("JSON in one line", value.to_string()),
+        ("a List as JSON", format!("{list:#}\n")),
+        ("lines of Windows", plain.replace('\n', "\r\n")),
+        ("a byte order mark", format!("\u{feff}{plain}")),
+        ("an end of the document", format!("---\n{plain}...\n")),
+        ("a comment at the end", format!("{plain}# the end")),
+        ("an empty document", format!("{plain}---\n---\n# nothing\n")),
+    ] {
+        let output = inject(&[], &text);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{form}: {complaint}");
+        let mut command = Command::new(&kubectl);
+        command.arg("--kubeconfig").arg(&kubeconfig);
+        command.args(["apply", "--dry-run=server", "--validate=strict", "-f", "-"]);
+        let applied = piped(&mut command, &output.stdout);
+        let said = String::from_utf8_lossy(&applied.stdout);
+        let complaint = String::from_utf8_lossy(&applied.stderr);
+        let given = String::from_utf8_lossy(&output.stdout);
+        assert!(applied.status.success(), "{form}: {complaint}\n{given}");
+        for object in [
+            "deployment.apps/feed",
+            "role.rbac",
+            "rolebinding.rbac",
+            "serviceaccount/feed",
+        ] {
+            assert!(
+                said.contains(object),
+                "{form}: no {object} in {said}\n{given}"
+            );
+        }
+    }
 }

@@ -28,17 +28,14 @@ fn each_presets_overlay_is_what_the_program_prints() {
     }
 }
 
-#[test]
-fn the_component_of_extra_rights_gives_the_role_that_the_program_prints() {
-    let Some(kubectl) = tools::find("kubectl", "the kustomize components") else {
-        return;
-    };
+/// The base with one component. `None` where there is no kubectl.
+fn with_component(name: &str) -> Option<String> {
+    let kubectl = tools::find("kubectl", "the kustomize components")?;
     let overlay = tempfile::tempdir().unwrap();
     let depth = overlay.path().components().count() - 1;
     let deploy = folder().canonicalize().unwrap().join("kustomize");
     let deploy = format!("{}{}", "../".repeat(depth), &deploy.to_str().unwrap()[1..]);
-    let text =
-        format!("resources: [{deploy}/base]\ncomponents: [{deploy}/components/extra-rights]\n");
+    let text = format!("resources: [{deploy}/base]\ncomponents: [{deploy}/components/{name}]\n");
     std::fs::write(overlay.path().join("kustomization.yaml"), text).unwrap();
     let output = Command::new(kubectl)
         .arg("kustomize")
@@ -47,9 +44,33 @@ fn the_component_of_extra_rights_gives_the_role_that_the_program_prints() {
         .unwrap();
     let complaint = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{complaint}");
-    let built = objects(&String::from_utf8(output.stdout).unwrap());
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn the_component_of_extra_rights_gives_the_role_that_the_program_prints() {
+    let Some(built) = with_component("extra-rights") else {
+        return;
+    };
     let printed = objects(&my_program(&["--extra-rights", "--label-role"]));
-    assert_eq!(built["Role"], printed["Role"]);
+    assert_eq!(objects(&built)["Role"], printed["Role"]);
+}
+
+#[test]
+fn the_component_of_the_prestop_hook_gives_what_the_program_prints() {
+    let Some(built) = with_component("prestop") else {
+        return;
+    };
+    let printed = my_program(&["--prestop-hook", "soloist"]);
+    assert_eq!(objects(&built), objects(&printed));
+}
+
+#[test]
+fn the_serving_overlay_elects_nobody_as_the_program_prints_it() {
+    let Some(built) = built("overlays/serving") else {
+        return;
+    };
+    assert_eq!(objects(&built), objects(&my_program(&["--store", "none"])));
 }
 
 #[test]

@@ -8,5 +8,6 @@ mod generated;
 mod helm;
 mod inject;
 mod kustomize;
+mod monitoring;
 mod printed;
 mod tools;

@@ -100,6 +100,63 @@ async fn a_quota_is_told_apart_from_a_missing_right() {
     );
 }
 
+/// A kubeconfig of this plane with something else in the place of its user's name or token.
+fn spoiled(patient: &Patient, from: &str, to: &str) -> (tempfile::TempDir, std::path::PathBuf) {
+    let good = patient.plane.kubeconfig("replica-0", None).unwrap();
+    let text = fs::read_to_string(good).unwrap();
+    assert!(text.contains(from), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("kubeconfig");
+    fs::write(&bad, text.replacen(from, to, 1)).unwrap();
+    (folder, bad)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubeconfig_that_is_only_half_there_is_told() {
+    let Some(patient) = Patient::new("half").await else {
+        return;
+    };
+    for (from, to, line, parts) in [
+        (
+            "    user: ",
+            "    user: nobody-",
+            "× it knows who we are",
+            &[
+                "takes us for nobody",
+                "a user that the kubeconfig does not have",
+            ][..],
+        ),
+        (
+            "current-context: ",
+            "current-context: no-",
+            "× it is configured",
+            &["no-"],
+        ),
+        (
+            "token: ",
+            "as: ",
+            "× it knows who we are",
+            &["log in again"],
+        ),
+        ("apiVersion", "\tapiVersion", "× it is configured", &[]),
+    ] {
+        let (_folder, kubeconfig) = spoiled(&patient, from, to);
+        let found = patient.examine(&kubeconfig, &[]);
+        assert_eq!(found.code, 1, "{to}: {}", found.text);
+        found.assert_says(line, parts);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_context_that_is_not_there_is_told() {
+    let Some(patient) = Patient::new("context").await else {
+        return;
+    };
+    let found = patient.examine_as_admin(&["--context", "elsewhere"]);
+    assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says("× it is configured", &["elsewhere"]);
+}
+
 #[test]
 fn no_cluster_at_all_is_told() {
     let found = doctor(&[

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::patient::{Findings, LEASE, Patient};
@@ -134,6 +135,25 @@ async fn clocks_that_differ_are_information_and_nothing_else() {
     );
 }
 
+/// Patches the lease once the doctor has seen it, which is in the API server's log.
+fn after_the_first_look(patient: Arc<Patient>, patch: Value) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let namespace = patient.namespace.clone();
+        let seen = |requests: &[testbed::Request]| {
+            requests
+                .iter()
+                .any(|r| r.verb == "get" && r.namespace == namespace && r.name == LEASE)
+        };
+        patient
+            .plane
+            .wait_for_requests(Duration::from_secs(30), seen)
+            .await
+            .unwrap();
+        let place = format!("apis/coordination.k8s.io/v1//leases/{LEASE}");
+        patient.patch(&place, &patch).await;
+    })
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_of_one_name_are_told() {
     let Some(patient) = Patient::new("twins").await else {
@@ -153,25 +173,8 @@ async fn two_processes_of_one_name_are_told() {
     patient
         .patch(&place, &signed("0123456789abcdef0123456789abcdef"))
         .await;
-    let other = {
-        let (patient, place) = (Arc::clone(&patient), place.clone());
-        let next = signed("ffffffffffffffffffffffffffffffff");
-        tokio::spawn(async move {
-            // After the doctor's first look, which is in the API server's log.
-            let namespace = patient.namespace.clone();
-            let seen = |requests: &[testbed::Request]| {
-                requests
-                    .iter()
-                    .any(|r| r.verb == "get" && r.namespace == namespace && r.name == LEASE)
-            };
-            patient
-                .plane
-                .wait_for_requests(Duration::from_secs(30), seen)
-                .await
-                .unwrap();
-            patient.patch(&place, &next).await;
-        })
-    };
+    let next = signed("ffffffffffffffffffffffffffffffff");
+    let other = after_the_first_look(Arc::clone(&patient), next);
     let found = tokio::task::spawn_blocking(move || patient.examine_as_admin(&[]))
         .await
         .unwrap();
@@ -179,5 +182,66 @@ async fn two_processes_of_one_name_are_told() {
     found.assert_says(
         "‼ its holder's name is used once",
         &["two processes called twin"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_of_a_former_pod_of_the_same_name_is_told() {
+    let Some(patient) = Patient::new("former").await else {
+        return;
+    };
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "feed-0"},
+        "spec": {"containers": [{"name": "feed", "image": "feed"}]},
+    });
+    patient.create("api/v1//pods", &pod).await;
+    let signature = "v1 instance=0123456789abcdef0123456789abcdef term=0 lease=15 write=1 base=1 released=no \
+                     pod=6a4d2d55-0000-4000-8000-000000000000 holder=feed-0";
+    patient
+        .foreign_lease(json!({"holderIdentity": "feed-0", "leaseDurationSeconds": 2}))
+        .await;
+    let place = format!("apis/coordination.k8s.io/v1//leases/{LEASE}");
+    let signed = json!({"metadata": {"annotations": {"soloist.dev/signature": signature}}});
+    patient.patch(&place, &signed).await;
+    let found = patient.examine_as_admin(&[]);
+    found.assert_says(
+        "‼ its holder is there",
+        &["another Pod of the name feed-0", "StatefulSets do this"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_lasts_longer_than_these_settings_say_is_told() {
+    let Some(patient) = Patient::new("longer").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 20}))
+        .await;
+    let found = examine_while_renewed(Arc::new(patient), vec![json!({})]).await;
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["20 s, longer than the 15 s", "the same timings"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_is_taken_while_we_look_is_told() {
+    let Some(patient) = Patient::new("taken").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "z", "leaseDurationSeconds": 15}))
+        .await;
+    let patient = Arc::new(patient);
+    let taken = json!({"spec": {"holderIdentity": "a"}});
+    let other = after_the_first_look(Arc::clone(&patient), taken);
+    let found = tokio::task::spawn_blocking(move || patient.examine_as_admin(&[]))
+        .await
+        .unwrap();
+    other.await.unwrap();
+    found.assert_says(
+        "‼ it is renewed",
+        &["a took it over from z while we looked"],
     );
 }

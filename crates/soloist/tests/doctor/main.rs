@@ -5,6 +5,9 @@
 mod cluster;
 mod file;
 mod lease;
+mod machine;
+mod no_election;
 mod patient;
 mod rights;
+mod troubles;
 mod workload;

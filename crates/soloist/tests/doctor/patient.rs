@@ -41,12 +41,15 @@ impl Findings {
 
 /// Runs it with nothing in its environment that could speak for another cluster or Pod.
 pub(crate) fn doctor(arguments: &[&str]) -> Findings {
-    let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
-        .arg("doctor")
-        .args(arguments)
+    let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+    findings(command.arg("doctor").args(arguments).env_remove("POD_NAME"))
+}
+
+/// Of a doctor that no variable of ours leads to another cluster.
+pub(crate) fn findings(command: &mut Command) -> Findings {
+    let output = command
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
-        .env_remove("POD_NAME")
         .stdin(Stdio::null())
         .output()
         .unwrap();
@@ -110,6 +113,24 @@ impl Patient {
         client.request(request).await.unwrap()
     }
 
+    pub(crate) async fn lease(&self) -> Option<Value> {
+        let place = format!("leases/{LEASE}");
+        self.get("apis/coordination.k8s.io/v1", &place).await
+    }
+
+    pub(crate) async fn list(&self, place: &str) -> Vec<Value> {
+        let (group, resource) = place.rsplit_once("//").unwrap();
+        let list = self.get(group, resource).await.unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    async fn get(&self, group: &str, resource: &str) -> Option<Value> {
+        let path = format!("/{group}/namespaces/{}/{resource}", self.namespace);
+        let request = Request::get(path).body(Vec::new()).unwrap();
+        let client = self.plane.admin_client().await.unwrap();
+        client.request(request).await.ok()
+    }
+
     /// A lease that somebody holds who is not soloist.
     pub(crate) async fn foreign_lease(&self, spec: Value) {
         let lease = json!({
@@ -127,12 +148,21 @@ impl Patient {
 
     /// A replica with a quick lease.
     pub(crate) fn replica(&self, kubeconfig: &Path, identity: &str) -> Replica {
+        self.replica_with(kubeconfig, identity, &QUICK)
+    }
+
+    pub(crate) fn replica_with(
+        &self,
+        kubeconfig: &Path,
+        identity: &str,
+        timings: &[&str],
+    ) -> Replica {
         let child = Command::new(env!("CARGO_BIN_EXE_soloist"))
             .args(["run", "--store", "kubernetes", "--name", LEASE])
             .args(["--namespace", &self.namespace, "--identity", identity])
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(QUICK)
+            .args(timings)
             .args(["--", "sleep", "1000"])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
@@ -151,6 +181,15 @@ pub(crate) const QUICK: [&str; 6] = [
 ];
 
 pub(crate) struct Replica(Child);
+
+impl Replica {
+    /// In order.
+    pub(crate) fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.0);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.0.wait().unwrap();
+    }
+}
 
 impl Drop for Replica {
     fn drop(&mut self) {

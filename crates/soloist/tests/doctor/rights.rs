@@ -17,6 +17,14 @@ fn rule(verbs: &[&str], name: Option<&str>) -> PolicyRule {
     }
 }
 
+pub(crate) fn rule_of(group: &str, resource: &str, verbs: &[&str]) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![group.to_owned()]),
+        resources: Some(vec![resource.to_owned()]),
+        ..rule(verbs, None)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_verb_is_named_with_the_rule_to_paste() {
     let Some(patient) = Patient::new("verbs").await else {
@@ -142,6 +150,7 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             "names an heir that stays",
             r#"["pods"], verbs: [get, list]"#,
         ),
+        ("is succeeded at once", r#"["pods"], verbs: [watch]"#),
         ("--label-role", r#"["pods"], verbs: [patch]"#),
     ] {
         let line = found.text.lines().find(|line| line.contains(gives));
@@ -152,4 +161,24 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             "{line}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_not_ask_for_others_rights_is_told_so() {
+    let Some(patient) = Patient::new("asking").await else {
+        return;
+    };
+    let kubeconfig = patient.plane.kubeconfig("replica-0", None).unwrap();
+    let found = patient.examine(&kubeconfig, &["--as", "ada"]);
+    found.assert_says(
+        &format!("? ada may update the lease {LEASE}"),
+        &["replica-0 may not ask", "subjectaccessreviews"],
+    );
+    // Nothing may be read, either.
+    found.assert_says("? it is held", &["the lease cannot be read", "403"]);
+    assert_eq!(
+        found.code, 0,
+        "what is not known is not broken: {}",
+        found.text
+    );
 }

@@ -8,6 +8,10 @@ use crate::patient::Patient;
 
 /// The Deployment that `soloist manifests` prints, in this namespace.
 fn printed(patient: &Patient) -> Value {
+    printed_with(patient, &["--lease", "demo"], "Deployment")
+}
+
+pub(crate) fn printed_with(patient: &Patient, flags: &[&str], kind: &str) -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_soloist"))
         .args([
             "manifests",
@@ -15,18 +19,16 @@ fn printed(patient: &Patient) -> Value {
             "feed",
             "--namespace",
             &patient.namespace,
-            "--lease",
-            "demo",
-            "--",
-            "/feed",
         ])
+        .args(flags)
+        .args(["--", "/feed"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     documents
         .into_iter()
-        .find(|document| document["kind"] == "Deployment")
+        .find(|document| document["kind"] == kind)
         .unwrap()
 }
 
@@ -86,6 +88,7 @@ async fn each_fault_of_a_deployment_is_named_with_what_to_do() {
     let variables = container["env"].as_array_mut().unwrap();
     variables.retain(|variable| variable["name"] != "POD_UID");
     variables.push(json!({"name": "SOLOIST_RENEW_DEADLINE", "value": "20s"}));
+    variables.push(json!({"name": "SOLOIST_IDENTITY", "value": "feed"}));
     let found = examine(&patient, &deployment).await;
     assert_eq!(found.code, 1);
     for (line, parts) in [
@@ -107,6 +110,13 @@ async fn each_fault_of_a_deployment_is_named_with_what_to_do() {
         (
             "‼ it knows its name and UID",
             &["POD_UID does not come from the downward API"],
+        ),
+        (
+            "× its identity is its own",
+            &[
+                "all replicas are called \"feed\"",
+                "Remove SOLOIST_IDENTITY",
+            ],
         ),
         (
             "× it has a token",
@@ -163,4 +173,51 @@ async fn a_workload_that_is_not_there_is_told() {
     let found = patient.examine_as_admin(&["--deployment", "feed"]);
     assert_eq!(found.code, 1);
     found.assert_says("× it is described", &["not found", "--namespace"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_in_front_and_the_nodes_processes_and_spare_time_are_told() {
+    let Some(patient) = Patient::new("shell").await else {
+        return;
+    };
+    let mut deployment = printed(&patient);
+    let pod = &mut deployment["spec"]["template"]["spec"];
+    pod["terminationGracePeriodSeconds"] = json!(90);
+    let container = &mut pod["containers"][0];
+    container["command"] = json!(["sh", "-c", "soloist run -- /feed"]);
+    container["args"] = json!([]);
+    let found = examine(&patient, &deployment).await;
+    found.assert_says(
+        "‼ soloist is its first process",
+        &["runs \"sh\"", "without a shell"],
+    );
+    found.assert_says(
+        "‼ its grace period is soloist's",
+        &["less time than there is"],
+    );
+
+    deployment["metadata"]["name"] = json!("host");
+    deployment["spec"]["template"]["spec"]["hostPID"] = json!(true);
+    patient
+        .create("apis/apps/v1//deployments", &deployment)
+        .await;
+    let found = patient.examine_as_admin(&["--deployment", "host"]);
+    found.assert_says("‼ soloist is its first process", &["hostPID"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lease_is_compared_with_the_deployments_own_timings() {
+    let Some(patient) = Patient::new("timings").await else {
+        return;
+    };
+    patient
+        .foreign_lease(json!({"holderIdentity": "a", "leaseDurationSeconds": 6}))
+        .await;
+    let flags = [&["--lease", "demo"], &crate::patient::QUICK[..]].concat();
+    let deployment = printed_with(&patient, &flags, "Deployment");
+    let found = examine(&patient, &deployment).await;
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["6 s, longer than the 4 s of these settings"],
+    );
 }

@@ -17,13 +17,13 @@ use tokio::time::{Instant, sleep};
 pub(crate) const QUICK: [&str; 3] = ["4s", "3s", "300ms"];
 pub(crate) const STANDARD: [&str; 3] = ["15s", "10s", "2s"];
 
-const LEASE: &str = "demo";
-const USER: &str = "replica-0";
+pub(crate) const LEASE: &str = "demo";
+pub(crate) const USER: &str = "replica-0";
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Takes the lock for as long as any process of its tree lives; whoever finds it taken says so.
 const CHILD: &str = r#"
-say() { echo "$1 $$ $SOLOIST_TOKEN $(date +%s%N)" >>"$JOURNAL"; }
+say() { echo "$1 $$ $SOLOIST_TOKEN $(date +%s%N) $SOLOIST_IDENTITY" >>"$JOURNAL"; }
 exec 9>>"$LOCK"
 flock -n 9 || { say OVERLAP; exit 99; }
 say start
@@ -54,6 +54,8 @@ pub(crate) struct Event {
     pub(crate) token: u64,
     /// Since the epoch.
     pub(crate) at: Duration,
+    /// Whose child.
+    pub(crate) who: String,
 }
 
 impl Event {
@@ -64,6 +66,7 @@ impl Event {
             pid: words.next()?.parse().ok()?,
             token: words.next()?.parse().ok()?,
             at: Duration::from_nanos(words.next()?.parse().ok()?),
+            who: words.next()?.to_owned(),
         })
     }
 
@@ -259,6 +262,7 @@ impl Group {
     }
 
     fn start(&self, replica: usize) -> Child {
+        let identity = format!("r{replica}");
         let kubeconfig = self
             .plane
             .kubeconfig(USER, Some(&self.links[replica]))
@@ -267,32 +271,61 @@ impl Group {
             Some(seconds) => self.with_plugin(&kubeconfig, seconds),
             None => kubeconfig,
         };
-        let [lease, renew, retry] = self.timings;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
+        let mut command = self.soloist(&identity, "kubernetes", &kubeconfig);
         if self.in_pods {
             command
-                .env("POD_NAME", format!("r{replica}"))
+                .env("POD_NAME", &identity)
                 .env("POD_NAMESPACE", &self.namespace);
         }
+        command.spawn().unwrap()
+    }
+
+    /// `soloist run` with a child that writes into the journal.
+    pub(crate) fn soloist(&self, identity: &str, store: &str, kubeconfig: &Path) -> Command {
+        let [lease, renew, retry] = self.timings;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_soloist"));
         command
-            .args(["run", "--store", "kubernetes", "--name", LEASE])
+            .args(["run", "--store", store, "--name", LEASE])
             .args(["--namespace", &self.namespace])
             .arg("--kubeconfig")
             .arg(kubeconfig)
-            .args(["--identity", &format!("r{replica}")])
+            .args(["--identity", identity])
             .args(["--lease-duration", lease, "--renew-deadline", renew])
             .args(["--retry-period", retry, "--grace-period", "40s"])
             .args(&self.flags)
             .args(["--", "sh", "-c", CHILD])
-            .env("JOURNAL", self.journal())
-            .env("LOCK", self.folder.path().join("lock"))
-            .env("DRAIN", self.drain_seconds.to_string())
-            .env("KIND", format!("{:?}", self.kind).to_lowercase())
+            .envs(self.childs_variables())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(self.log_path(replica)).unwrap())
-            .spawn()
-            .unwrap()
+            .stderr(File::create(self.folder.path().join(format!("{identity}.log"))).unwrap());
+        command
+    }
+
+    /// The same child, for somebody who gives it neither an identity nor a token.
+    pub(crate) fn childs_command(&self, identity: &str) -> Vec<String> {
+        let variables = self.childs_variables();
+        let given = [
+            ("SOLOIST_IDENTITY", identity.to_owned()),
+            ("SOLOIST_TOKEN", "0".to_owned()),
+        ];
+        let variables = variables.into_iter().chain(given);
+        let variables = variables.map(|(name, value)| format!("{name}={value}"));
+        let command = ["sh", "-c", CHILD].map(str::to_owned);
+        ["env".to_owned()]
+            .into_iter()
+            .chain(variables)
+            .chain(command)
+            .collect()
+    }
+
+    fn childs_variables(&self) -> [(&'static str, String); 4] {
+        let path = |path: PathBuf| path.display().to_string();
+        [
+            ("JOURNAL", path(self.journal())),
+            ("LOCK", path(self.folder.path().join("lock"))),
+            ("DRAIN", self.drain_seconds.to_string()),
+            ("KIND", format!("{:?}", self.kind).to_lowercase()),
+        ]
     }
 
     fn with_plugin(&self, kubeconfig: &Path, seconds: u32) -> PathBuf {
@@ -362,8 +395,15 @@ printf '{{"kind":"ExecCredential","status":{{"token":"{}","expirationTimestamp":
     }
 
     pub(crate) async fn await_log(&self, replica: usize, text: &str, patience: Duration) {
+        self.await_log_of(&format!("r{replica}"), text, patience)
+            .await;
+    }
+
+    pub(crate) async fn await_log_of(&self, identity: &str, text: &str, patience: Duration) {
+        let path = self.folder.path().join(format!("{identity}.log"));
+        let log = || fs::read_to_string(&path).unwrap_or_default();
         let deadline = Instant::now() + patience;
-        while !self.log(replica).contains(text) {
+        while !log().contains(text) {
             assert!(Instant::now() < deadline, "no {text:?}: {}", self.story());
             sleep(LOOK).await;
         }
@@ -454,8 +494,17 @@ printf '{{"kind":"ExecCredential","status":{{"token":"{}","expirationTimestamp":
     }
 
     fn story(&self) -> String {
-        let logs = (0..3).map(|r| format!("--- r{r}\n{}", self.log(r)));
-        let journal = fs::read_to_string(self.journal()).unwrap_or_default();
+        let mut logs: Vec<_> = fs::read_dir(self.folder.path())
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|e| e == "log"))
+            .collect();
+        logs.sort();
+        let text = |path: &PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let logs = logs
+            .iter()
+            .map(|path| format!("--- {}\n{}", path.display(), text(path)));
+        let journal = text(&self.journal());
         format!("--- journal\n{journal}{}", logs.collect::<String>())
     }
 }

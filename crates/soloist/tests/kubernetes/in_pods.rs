@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
@@ -29,15 +30,19 @@ fn called(replica: usize) -> String {
 
 /// A Pod of a node that does not exist: nobody runs it, and it stays.
 async fn create_pod(group: &Group, replica: usize, hash: &str) {
-    let pods = group.api::<Pod>().await;
-    let name = called(replica);
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{hash}"), "uid": format!("uid-{hash}"), "controller": true,
     });
+    create_pod_of(group, replica, &owner, ("pod-template-hash", hash)).await;
+}
+
+async fn create_pod_of(group: &Group, replica: usize, owner: &Value, revision: (&str, &str)) {
+    let pods = group.api::<Pod>().await;
+    let name = called(replica);
     let pod = json!({
         "metadata": {
             "name": name,
-            "labels": { "example.org/app": "web", "pod-template-hash": hash },
+            "labels": { "example.org/app": "web", revision.0: revision.1 },
             "ownerReferences": [owner],
         },
         "spec": { "nodeName": "nowhere", "containers": [{ "name": "web", "image": "none" }],
@@ -272,6 +277,54 @@ async fn in_a_rollout_the_release_names_a_ready_pod_of_the_newest_template() {
     assert!(group.log(heir).contains("elected term=1"));
     let said = format!("the release will name its heir heir={}", called(heir));
     assert!(group.log(leader).contains(&said), "{}", group.log(leader));
+    assert_eq!(group.exit_code(leader, PATIENCE).await, 0);
+    group.assert_never_two();
+}
+
+/// A rollback: the revision that the StatefulSet goes to is not that of the youngest Pod.
+#[tokio::test(flavor = "multi_thread")]
+async fn in_a_rollout_of_a_stateful_set_the_heir_is_of_the_revision_that_it_goes_to() {
+    let Some(mut group) = group("stateful").await else {
+        return;
+    };
+    group.allow_also("", "pods", &["get", "list"]).await;
+    group.allow_also("apps", "statefulsets", &["get"]).await;
+    let (leader, first) = group.start_all().await;
+    let (heir, youngest) = ((leader + 1) % 3, (leader + 2) % 3);
+    let sets = group.api::<StatefulSet>().await;
+    let labels = json!({ "example.org/app": "web" });
+    let set = json!({
+        "metadata": { "name": "web" },
+        "spec": {
+            "serviceName": "web", "selector": { "matchLabels": labels },
+            "template": {
+                "metadata": { "labels": labels },
+                "spec": { "containers": [{ "name": "web", "image": "none" }] },
+            },
+        },
+    });
+    let set = serde_json::from_value(set).unwrap();
+    let set = sets.create(&PostParams::default(), &set).await.unwrap();
+    let status = json!({ "status": {
+        "replicas": 3, "currentRevision": "web-bb", "updateRevision": "web-aa",
+    } });
+    let patch = Patch::Merge(status);
+    let params = PatchParams::default();
+    sets.patch_status("web", &params, &patch).await.unwrap();
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": set.metadata.uid, "controller": true,
+    });
+    for (replica, revision) in [(leader, "web-aa"), (heir, "web-aa"), (youngest, "web-bb")] {
+        let revision = ("controller-revision-hash", revision);
+        create_pod_of(&group, replica, &owner, revision).await;
+    }
+    group.signal(leader, "TERM");
+    group
+        .await_event(PATIENCE, |e| e.is_start_after(&first))
+        .await;
+    let said = format!("the release will name its heir heir={}", called(heir));
+    assert!(group.log(leader).contains(&said), "{}", group.log(leader));
+    assert!(group.log(heir).contains("elected term=1"));
     assert_eq!(group.exit_code(leader, PATIENCE).await, 0);
     group.assert_never_two();
 }

@@ -4,6 +4,7 @@
 
 mod group;
 mod in_pods;
+mod moving;
 mod orders;
 mod prestop;
 

@@ -87,6 +87,19 @@ async fn orders_without_the_right_and_for_a_pod_that_is_not_there_are_refused_an
         assert_eq!(code, 3, "{command:?}: {text}");
         assert!(text.contains("replica-0 may not \"list\" leases"), "{text}");
     }
+    // Who may look may not order.
+    let verbs = ["get", "list", "watch"];
+    group
+        .allow_also("coordination.k8s.io", "leases", &verbs)
+        .await;
+    for command in [&["handover"][..], &["pause"]] {
+        let (code, text) = group.command(soloist(), command, false);
+        assert_eq!(code, 3, "{command:?}: {text}");
+        assert!(
+            text.contains("replica-0 may not \"update\" leases"),
+            "{text}"
+        );
+    }
     group.allow().await;
     assert!(group.is_alive(first.pid));
     let annotations = group.annotations().await;

@@ -10,7 +10,7 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use testbed::{Account, ControlPlane, shared};
+use testbed::{Account, ControlPlane, Link, shared};
 
 use super::PATIENCE;
 
@@ -34,6 +34,13 @@ impl Place {
             kubeconfig: plane.kubeconfig(user, None).unwrap(),
             user,
         })
+    }
+
+    /// From now on its requests take this way.
+    fn through_a_link(&mut self) -> Link {
+        let link = Link::to(self.plane.address()).unwrap();
+        self.kubeconfig = self.plane.kubeconfig(self.user, Some(&link)).unwrap();
+        link
     }
 
     async fn allow(&self, group: &str, resource: &str, verbs: &[&str]) {
@@ -82,6 +89,23 @@ impl Place {
             .unwrap();
     }
 
+    /// One that stays, for its node does not exist.
+    async fn pod(&self, more: &serde_json::Value) {
+        let mut pod = json!({
+            "metadata": { "name": POD },
+            "spec": { "nodeName": "nowhere", "containers": [{ "name": "web", "image": "none" }],
+                "automountServiceAccountToken": false },
+        });
+        for (name, value) in more.as_object().unwrap() {
+            pod["spec"][name] = value.clone();
+        }
+        let account = self.plane.service_account(&self.namespace, "default");
+        account.await.ok();
+        let pods = self.api::<Pod>().await;
+        let pod = serde_json::from_value(pod).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+    }
+
     async fn terminate_in(&self, slice: &str) {
         let slices = self.api::<EndpointSlice>().await;
         let mut changed = serde_json::to_value(slices.get(slice).await.unwrap()).unwrap();
@@ -106,8 +130,11 @@ impl Place {
         let mut command = Command::new(SOLOIST);
         // Nobody is to be told, and what other tests connect to is no concern of this one.
         command
-            .args(["prestop", "--identity", "nobody", "--settle", "1ms"])
+            .args(["prestop", "--identity", "nobody"])
             .args(flags);
+        if !flags.contains(&"--settle") {
+            command.args(["--settle", "1ms"]);
+        }
         self.in_pod(&mut command);
         command.stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -197,7 +224,80 @@ async fn a_pod_in_no_slice_is_not_waited_for_and_one_that_stays_is_waited_for_un
     assert!(stays.contains("still in the EndpointSlices"), "{stays}");
 }
 
-/// A Pod of a node that does not exist stays until somebody says that it has ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_falls_silent_in_the_middle_of_the_watch_is_not_waited_for_until_the_maximum()
+{
+    let Some(mut place) = Place::new("replica-1").await else {
+        return;
+    };
+    let link = place.through_a_link();
+    place
+        .allow(
+            "discovery.k8s.io",
+            "endpointslices",
+            &["get", "list", "watch"],
+        )
+        .await;
+    place.slice("a", POD).await;
+    let began = Instant::now();
+    let hook = place.prestop(&["--max", "60s", "--fallback", "2s"]);
+    place.await_request("watch", 200).await;
+    link.stall().unwrap();
+    let said = said(&hook.wait_with_output().unwrap());
+    assert!(began.elapsed() < Duration::from_secs(40), "{said}");
+    assert!(said.contains("2s instead of the EndpointSlices"), "{said}");
+}
+
+/// Whoever connects to this machine meanwhile, and they do.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_its_nodes_network_a_pod_does_not_listen_for_everybodys_silence() {
+    let Some(place) = Place::new("replica-0").await else {
+        return;
+    };
+    place.allow("", "pods", &["get"]).await;
+    place
+        .allow("discovery.k8s.io", "endpointslices", &["list"])
+        .await;
+    place.pod(&json!({ "hostNetwork": true })).await;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let over = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let others = std::thread::spawn({
+        let over = over.clone();
+        move || {
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                drop(std::net::TcpStream::connect(address).unwrap());
+                drop(listener.accept().unwrap());
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    });
+    let settle = ["--settle", "500ms", "--max", "60s"];
+    let alone = said(&place.prestop(&settle).wait_with_output().unwrap());
+    let named = [&settle[..], &["--ports", "1"]].concat();
+    let named = said(&place.prestop(&named).wait_with_output().unwrap());
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    others.join().unwrap();
+    assert!(alone.contains("on its node's network"), "{alone}");
+    assert!(named.contains("silence after"), "{named}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_down_is_tried_for_the_time_that_the_hook_waits_instead() {
+    let Some(mut place) = Place::new("replica-2").await else {
+        return;
+    };
+    let link = place.through_a_link();
+    link.cut().unwrap();
+    let began = Instant::now();
+    let hook = place.prestop(&["--max", "60s", "--fallback", "2s"]);
+    let said = said(&hook.wait_with_output().unwrap());
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(2), "{took:?} {said}");
+    assert!(took < Duration::from_secs(40), "{took:?} {said}");
+    assert!(said.contains("2s instead of the EndpointSlices"), "{said}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
     let Some(place) = Place::new("replica-0").await else {
@@ -205,22 +305,7 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
     };
     place.allow("", "pods", &["get"]).await;
     let pods = place.api::<Pod>().await;
-    let pod = json!({
-        "metadata": { "name": POD },
-        "spec": { "nodeName": "nowhere", "containers": [{ "name": "web", "image": "none" }],
-            "automountServiceAccountToken": false },
-    });
-    place
-        .plane
-        .service_account(&place.namespace, "default")
-        .await
-        .ok();
-    pods.create(
-        &PostParams::default(),
-        &serde_json::from_value(pod).unwrap(),
-    )
-    .await
-    .unwrap();
+    place.pod(&json!({})).await;
     pods.delete(POD, &DeleteParams::default().grace_period(4))
         .await
         .unwrap();

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::harness::{CHILD, Event, Group, LIMIT, send, wait_for};
 use crate::namespaces;
 use crate::place::is_a_file;
+use crate::skipped::skipped;
 
 const OWN_MOUNTS: [&str; 2] = ["--mount", "--propagation=private"];
 
@@ -83,8 +84,7 @@ fn a_guard_that_its_own_user_is_not_shown_is_named_all_the_same() {
         "--propagation=private",
     ];
     if !rustix::process::geteuid().is_root() || !namespaces::are_there(&container) {
-        eprintln!("skipped: to become another user needs root");
-        return;
+        return skipped("to become another user needs root");
     }
     for hidden in ["2", "4"] {
         let mut group = Group::new();

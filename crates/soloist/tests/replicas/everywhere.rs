@@ -162,7 +162,7 @@ fn what_is_about_a_lease_is_refused_with_words() {
     assert_eq!(output.status.code(), Some(2));
     let text = said(&output);
     assert!(text.contains("with --store none there is none"), "{text}");
-    for words in [&["status"][..], &["doctor"], &["handover"], &["pause"]] {
+    for words in [&["status"][..], &["handover"], &["pause"]] {
         let mut command = group.command(words);
         let output = command.env("SOLOIST_STORE", "none").output().unwrap();
         let text = said(&output);

@@ -92,7 +92,7 @@ fn without_an_election_a_hardened_container_drains_and_ends() {
         return;
     }
     let flags = ["--ready", "notify", "--health", "notify"];
-    let plan = ["ready", "watchdog=1000", "drain=100"];
+    let plan = ["ready", "watchdog=1000", "drain=100", "ending"];
     let mut command = hardened(&group, "none", &flags, &plan);
     let replica = group.spawn("r0", &mut command);
     group.replica(replica).wait_log("from=Starting to=Running");
@@ -100,4 +100,5 @@ fn without_an_election_a_hardened_container_drains_and_ends() {
     send(soloist, Signal::TERM);
     assert_eq!(group.replica(replica).exit_code(), 0);
     group.wait_event("drained", "r0");
+    assert_eq!(group.events("ending").len(), 1);
 }

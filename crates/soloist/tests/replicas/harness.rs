@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use testbed::programs::{end_all, stat_field};
 pub(crate) use testbed::programs::{is_alive, send, wait_for};
 
+use crate::dispositions;
 use crate::place::{LEASE, Place};
 
 pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
@@ -36,6 +37,7 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new() -> Self {
+        dispositions::undo_ignored();
         let folder = tempfile::Builder::new()
             .prefix("soloist-test-")
             .tempdir_in("/dev/shm")

@@ -1,7 +1,7 @@
 //! `--listen`: what is answered to probes and people.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 
@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::harness::{Group, LIMIT, lease, wait_for};
+use crate::held_lease::HeldLease;
 use crate::http::{LISTEN, address, get, request};
 use crate::openmetrics::value;
 use crate::place::is_a_file;
@@ -68,6 +69,12 @@ fn the_status_is_json_with_a_version() {
         ("/store_answers", true.into()),
         ("/child/state", "up".into()),
         ("/child/restarts", 0.into()),
+        ("/child/pid", start.pid.into()),
+        ("/child/ready", true.into()),
+        ("/child/health", "not_checked".into()),
+        ("/child/failed_checks", 0.into()),
+        ("/ladder/grace_seconds", 30.0.into()),
+        ("/ladder/stop_seconds", 25.0.into()),
         ("/lease/term", start.term.into()),
         ("/lease/token", start.token.to_string().into()),
     ] {
@@ -80,6 +87,7 @@ fn the_status_is_json_with_a_version() {
     assert_eq!(status["leader"], "r0");
     assert_eq!(status["lease"], Value::Null);
     assert_eq!(status["child"]["state"], "none");
+    assert_eq!(status["child"]["pid"], Value::Null);
 }
 
 /// The names of all fields, with those that they are in.
@@ -250,8 +258,7 @@ fn a_standby_is_not_ready_while_its_store_does_not_answer() {
     }
     let mut group = Group::new();
     let [(_, leader), (_, standby)] = pair(&mut group);
-    let lock = File::open(group.path("lease.lock")).unwrap();
-    lock.lock().unwrap();
+    let held = HeldLease::of(&group);
     for at in [leader, standby] {
         wait_code(at, "/readyz", 503);
         assert_eq!(get(at, "/livez").code, 200);
@@ -259,7 +266,7 @@ fn a_standby_is_not_ready_while_its_store_does_not_answer() {
     let reply = get(standby, "/readyz");
     assert_eq!(reply.body, "the store does not answer\n");
     assert_eq!(json(&get(standby, "/status").body)["store_answers"], false);
-    drop(lock);
+    drop(held);
     for at in [leader, standby] {
         wait_code(at, "/readyz", 200);
     }

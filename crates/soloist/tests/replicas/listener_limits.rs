@@ -52,6 +52,34 @@ fn a_head_that_is_too_large_is_refused() {
     assert_eq!(get(at, "/livez").code, 200);
 }
 
+#[test]
+fn what_is_no_http_is_hung_up_on_at_once() {
+    let mut group = Group::new();
+    let (replica, _) = group.lead("r0", &[LISTEN], &[]);
+    let at = address(group.replica(replica));
+    let tls = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    let h2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let two_lengths =
+        b"GET /livez HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n";
+    let garbage: [&[u8]; 7] = [
+        tls,
+        h2,
+        two_lengths,
+        b"\0\0\0\0\0\0\0\0\r\n\r\n",
+        b"GET /livez HTTP/9.9\r\n\r\n",
+        b"GET /livez HTTP/1.1\r\nhost : a\r\n\r\n",
+        b"\xff\xfe /livez\r\n\r\n",
+    ];
+    for bytes in garbage {
+        let since = Instant::now();
+        let mut stream = connect(at);
+        stream.write_all(bytes).unwrap();
+        let after = closed_after(&mut stream, since);
+        assert!(after < HEAD_WITHIN, "{after:?} {bytes:?}");
+    }
+    assert_eq!(get(at, "/livez").code, 200);
+}
+
 /// The sockets that a process has open.
 fn sockets(pid: u32) -> usize {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();

@@ -1,11 +1,12 @@
 //! Replicas and guards that die or stop without a word: the tree is dead before the next one starts.
 
-use std::fs::{self, File};
+use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
 use crate::harness::{CHILD, Event, Group, LIMIT, is_alive, lease, send, wait_for};
+use crate::held_lease::HeldLease;
 
 const PLANS: [&[&str]; 3] = [&["drain=60000"], &["deaf"], &["daemon", "deaf"]];
 
@@ -195,20 +196,17 @@ fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
     }
     for plan in PLANS {
         let mut pair = Pair::new(plan);
-        let lock = File::open(pair.group.path("lease.lock")).unwrap();
-        lock.lock().unwrap();
-        let locked = Instant::now();
-        let Some(child) = pair.tree.last() else {
-            continue;
-        };
-        child.wait_dead();
+        let held = HeldLease::of(&pair.group);
+        let began = Instant::now();
+        for process in &pair.tree {
+            process.wait_dead();
+        }
         // The last renewal was before that; what was begun may end a little later than it died.
-        assert!(locked.elapsed() < lease(), "{:?}", locked.elapsed());
-        pair.assert_old_tree_is_dead();
+        assert!(began.elapsed() < lease(), "{:?}", began.elapsed());
         pair.group
             .replica(pair.leader)
             .wait_log("the lease is lost");
-        lock.unlock().unwrap();
+        drop(held);
         pair.group.wait_many("start", 2);
     }
 }
@@ -219,11 +217,10 @@ fn a_child_is_asked_first_when_its_lease_cannot_be_renewed() {
         return;
     }
     let pair = Pair::new(&["drain=10"]);
-    let lock = File::open(pair.group.path("lease.lock")).unwrap();
-    lock.lock().unwrap();
+    let held = HeldLease::of(&pair.group);
     pair.group.wait_event("drained", "r0");
     pair.child().wait_dead();
-    drop(lock);
+    drop(held);
     pair.group.wait_many("start", 2);
 }
 
@@ -288,8 +285,7 @@ fn a_store_that_does_not_answer_keeps_nobody_from_ending() {
         return;
     }
     let mut pair = Pair::new(&["drain=0"]);
-    let lock = File::open(pair.group.path("lease.lock")).unwrap();
-    lock.lock().unwrap();
+    let held = HeldLease::of(&pair.group);
     // It is to be started again, and its guard cannot be named in the lease.
     pair.child().signal(Signal::KILL);
     let replica = pair.group.replica(pair.leader);
@@ -297,6 +293,6 @@ fn a_store_that_does_not_answer_keeps_nobody_from_ending() {
     replica.signal(Signal::TERM);
     assert_eq!(replica.exit_code(), 0);
     assert_eq!(pair.group.events("start").len(), 1);
-    drop(lock);
+    drop(held);
     pair.group.wait_start("r1");
 }

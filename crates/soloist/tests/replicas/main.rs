@@ -4,14 +4,18 @@
 
 mod child;
 mod detector;
+mod dispositions;
 mod early;
 mod elsewhere;
+mod ending;
 mod everywhere;
 mod faults;
 mod guard;
 mod hardened;
 mod harness;
+mod held_lease;
 mod http;
+mod interrupted;
 mod leaving;
 mod listener;
 mod listener_limits;
@@ -35,5 +39,7 @@ mod starting;
 mod status;
 mod stop;
 mod terminal;
+mod terms;
 mod up;
 mod variables;
+mod watch;

@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 
 use crate::harness::{Group, LIMIT, lease, wait_for};
+use crate::held_lease::HeldLease;
 use crate::http::{LISTEN, address, get};
 use crate::listener::{pair, wait_code};
 use crate::openmetrics::{self, value};
@@ -124,14 +125,13 @@ fn a_lease_that_cannot_be_renewed_is_a_loss_and_a_child_that_was_asked() {
     let (replica, _) = group.lead("r0", &[LISTEN], &["deaf"]);
     let at = address(group.replica(replica));
     wait_code(at, "/leader", 200);
-    let lock = File::open(group.path("lease.lock")).unwrap();
-    lock.lock().unwrap();
+    let held = HeldLease::of(&group);
     let text = wait_for("a child that was killed", LIMIT, || {
         let text = get(at, "/metrics").body;
         let killed = value(&text, "soloist_children_killed_total", &[]);
         (killed == 1.0).then_some(text)
     });
-    drop(lock);
+    drop(held);
     let of = |name: &str, labels: &[(&str, &str)]| value(&text, name, labels);
     assert_eq!(
         of("soloist_losses_total", &[("cause", "renew_deadline")]),

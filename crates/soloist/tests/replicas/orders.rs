@@ -168,6 +168,25 @@ fn a_pause_that_stops_waits_for_the_drain_and_nobody_leads_until_it_is_resumed()
     group.wait_many("start", 2);
 }
 
+/// The leader is going anyway, and has named nobody yet.
+#[test]
+fn a_pause_that_is_ordered_in_a_drain_keeps_everybody_out_when_it_is_over() {
+    let mut group = of_three(&["drain=3000"]);
+    group.replica(0).signal(Signal::TERM);
+    group.wait_event("TERM", "r0");
+    let told = order(&group, &["pause", "--stop", "--wait"]);
+    assert_eq!(told.code, 0, "{}", told.text);
+    group.wait_event("drained", "r0");
+    assert_eq!(group.replica(0).exit_code(), 0);
+    thread::sleep(2 * lease());
+    assert_eq!(group.events("start").len(), 1);
+    let resumed = Instant::now();
+    assert_eq!(order(&group, &["resume"]).code, 0);
+    group.wait_many("start", 2);
+    let took = resumed.elapsed();
+    assert!(took < lease(), "at once: {took:?}");
+}
+
 #[test]
 fn a_pause_ends_by_itself() {
     let group = of_three(&[]);

@@ -23,7 +23,7 @@ use crate::namespaces;
 use crate::skipped::skipped;
 
 /// All soloists of this machine that have the same mount namespace find each other.
-fn unique_name() -> String {
+pub(crate) fn unique_name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let (process, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     format!("prestop-{process}-{next}")
@@ -38,7 +38,7 @@ fn control_socket(group: &Group) -> PathBuf {
     })
 }
 
-fn ask(group: &Group, request: &Value) -> Value {
+pub(crate) fn ask(group: &Group, request: &Value) -> Value {
     let mut stream = UnixStream::connect(control_socket(group)).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     writeln!(stream, "{request}").unwrap();
@@ -47,7 +47,7 @@ fn ask(group: &Group, request: &Value) -> Value {
     serde_json::from_str(&answer).unwrap()
 }
 
-fn request(name: &str) -> Value {
+pub(crate) fn request(name: &str) -> Value {
     json!({ "version": 1, "request": name })
 }
 
@@ -179,10 +179,13 @@ fn a_hook_without_a_soloist_does_its_waiting_and_does_not_fail() {
 
 const OWN_NETWORK: [&str; 3] = ["--user", "--map-root-user", "--net"];
 const ADDRESS: &str = "10.77.0.1";
+const ADDRESS_V6: &str = "fd77::1";
 
 /// A replica in a network namespace of its own, from where no store can be reached, with an address there that is not loopback's.
 fn in_own_network(group: &mut Group, name: &str) -> usize {
-    let setup = format!("ip link set lo up && ip address add {ADDRESS}/32 dev lo && exec \"$@\"");
+    let setup = format!(
+        "ip link set lo up && ip address add {ADDRESS}/32 dev lo && ip address add {ADDRESS_V6}/128 dev lo && exec \"$@\""
+    );
     let command = group.child(name, &["--grace-period", "20s"], &[]);
     let by = ["unshare", "--net", "sh", "-ec", &setup, "sh"];
     let replica = group.spawn(name, &mut Group::under(&by, &command));
@@ -233,6 +236,18 @@ fn stderr(output: &Output) -> String {
 
 #[test]
 fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
+    waits_for_silence(ADDRESS);
+}
+
+#[test]
+fn connections_by_ipv6_count_as_well() {
+    if !std::path::Path::new("/proc/net/tcp6").exists() {
+        return skipped("a kernel without IPv6");
+    }
+    waits_for_silence(ADDRESS_V6);
+}
+
+fn waits_for_silence(at: &'static str) {
     if !rustix::process::geteuid().is_root() || !namespaces::are_there(&["--net"]) {
         return skipped("only root can enter another network namespace");
     }
@@ -240,7 +255,7 @@ fn the_hook_ends_when_no_new_connection_has_come_for_the_settle_time() {
     let name = unique_name();
     let replica = in_own_network(&mut group, &name);
     let network = network_of(&mut group, replica);
-    let listener = inside(network.clone(), || TcpListener::bind((ADDRESS, 0)).unwrap());
+    let listener = inside(network.clone(), move || TcpListener::bind((at, 0)).unwrap());
     let listener = listener.join().unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || listener.incoming().for_each(drop));
@@ -312,4 +327,121 @@ fn the_hook_ends_at_its_maximum_whatever_comes() {
     group
         .replica(replica)
         .wait_log("no silence on its ports until the end of --max");
+}
+
+/// The hook goes on without it.
+#[test]
+fn a_soloist_that_is_stopped_holds_the_hook_up_for_a_moment_only() {
+    let mut group = Group::everywhere(&[]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    control_socket(&group);
+    group.replica(replica).signal(Signal::STOP);
+    let mut hook = Command::new(SOLOIST);
+    // No port of this machine counts.
+    hook.args(["prestop", "--identity", &name, "--max", "3s"])
+        .args(["--ports", "1", "--settle", "1ms"]);
+    let began = Instant::now();
+    let output = clean(&mut hook).output().unwrap();
+    let took = began.elapsed();
+    group.replica(replica).signal(Signal::CONT);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("no soloist of the name"), "{said}");
+    assert!(took < Duration::from_secs(15), "{took:?} {said}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn a_stop_in_the_middle_of_the_hook_waits_for_nothing_and_the_hook_ends_in_order() {
+    let mut group = Group::everywhere(&["--grace-period", "20s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let _listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut hook = Command::new(SOLOIST);
+    hook.args([
+        "prestop",
+        "--identity",
+        &name,
+        "--settle",
+        "1m",
+        "--max",
+        "3s",
+    ])
+    .args(["--ports", "1"]);
+    let hook = clean(&mut hook).stderr(Stdio::piped()).spawn().unwrap();
+    group.replica(replica).wait_log("the Pod's end is near");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    let output = hook.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("soloist does not answer"), "{said}");
+}
+
+#[test]
+fn a_hook_that_would_take_all_of_the_grace_period_is_warned_of() {
+    let mut group = Group::everywhere(&["--grace-period", "8s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    for (max, warnings) in [(7999, 0), (8000, 1)] {
+        let mut begin = request("prestop-begin");
+        begin["max_ms"] = max.into();
+        assert_eq!(ask(&group, &begin)["ok"], true);
+        let log = group.replica(replica).log();
+        let warned = "the hook's --max is not less than the grace period";
+        assert_eq!(log.matches(warned).count(), warnings, "{log}");
+    }
+}
+
+#[test]
+fn two_hooks_at_once_both_end_and_both_are_told_of() {
+    let mut group = Group::everywhere(&["--grace-period", "20s"]);
+    let name = unique_name();
+    let (replica, _) = group.lead(&name, &[], &[]);
+    let hooks = [(); 2].map(|()| {
+        let mut hook = Command::new(SOLOIST);
+        hook.args(["prestop", "--identity", &name, "--ports", "1"])
+            .args(["--settle", "300ms", "--max", "5s"]);
+        clean(&mut hook).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for hook in hooks {
+        let output = hook.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    }
+    let log = group.replica(replica).log();
+    assert_eq!(log.matches("preStop: not in a Pod").count(), 2, "{log}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn a_hook_on_a_standby_ends_its_readiness_and_nothing_else() {
+    let mut group = Group::with(&[LISTEN]);
+    let (leader, standby) = (unique_name(), unique_name());
+    let (first, start) = group.lead(&leader, &[], &[]);
+    let second = group.follow(&standby, &[], &[]);
+    let at = address(group.replica(second));
+    wait_code(at, "/readyz", 200);
+    let mut hook = Command::new(SOLOIST);
+    hook.args([
+        "prestop",
+        "--identity",
+        &standby,
+        "--ports",
+        "1",
+        "--max",
+        "3s",
+    ])
+    .args(["--settle", "1ms"]);
+    let output = clean(&mut hook).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    wait_code(at, "/readyz", 503);
+    wait_code(at, "/livez", 200);
+    group.replica(second).signal(Signal::TERM);
+    assert_eq!(group.replica(second).exit_code(), 0);
+    assert!(crate::harness::is_alive(start.pid));
+    group.replica(first).signal(Signal::TERM);
+    assert_eq!(group.replica(first).exit_code(), 0);
 }

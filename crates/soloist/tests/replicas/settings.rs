@@ -85,6 +85,7 @@ fn a_place_where_no_folder_can_be_gives_3_and_says_which() {
     assert_eq!(group.replica(replica).exit_code(), 3);
     let log = group.replica(replica).log();
     assert!(log.contains("file/lease"), "{log}");
+    assert!(log.contains("is not a folder"), "{log}");
 }
 
 #[test]
@@ -163,6 +164,8 @@ impl Sessions {
         let start = &self.group.wait_many("start", 1)[0];
         assert!(!start.identity.is_empty());
         let said = format!("store=file:{}", path.display());
+        // The log is written beside what it tells of.
+        self.group.replica(first).wait_log("store=file:");
         let log = self.group.replica(first).log();
         let line = log.lines().next().unwrap_or_default();
         assert!(line.contains(&said), "{line}");

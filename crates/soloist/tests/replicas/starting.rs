@@ -1,13 +1,14 @@
 //! The moments around a start: what is under way when a signal comes.
 
-use std::fs::{self, File};
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use testbed::programs::Dice;
 
-use crate::harness::{Group, LIMIT, is_alive, lease, wait_for};
+use crate::harness::{Group, LIMIT, Replica, is_alive, lease, wait_for};
+use crate::held_lease::HeldLease;
 use crate::place;
 
 /// A child that ends at once has another replica lead, or the same one again, without a pause.
@@ -34,25 +35,34 @@ fn a_signal_at_any_moment_between_two_terms_leaves_the_lease_free() {
     }
 }
 
-/// The lease is taken, its lock is ours, and the guard is not named in it: what begins the child's life is under way.
-fn hold_up_the_naming() -> (Group, File) {
+/// The lease is taken and held, and the guard is not named in it: what begins the child's life is under way.
+fn hold_up_the_naming() -> (Group, HeldLease) {
     wait_for("the moment before the guard is named", LIMIT, || {
         let mut group = Group::with(&["--grace-period", "4s"]);
-        let lock = File::create(group.path("lease.lock")).unwrap();
+        let mut held = HeldLease::of(&group);
         let replica = group.start("r0", &[], &[]);
         group.replica(replica).wait_listening();
         loop {
-            lock.lock().unwrap();
             let record = fs::read_to_string(group.path("lease")).unwrap_or_default();
             match record.matches("\"pid\"").count() {
-                0 => lock.unlock().unwrap(),
-                1 => return Some((group, lock)),
-                // Too late; once more.
+                0 => drop(held),
+                1 if has_acquired(group.replica(replica)) => return Some((group, held)),
+                // Too early or too late; once more.
                 _ => return None,
             }
             // So that the replica gets its turn.
             thread::sleep(Duration::from_micros(300));
+            held = HeldLease::of(&group);
         }
+    })
+}
+
+/// Or else it was in the middle of that write, and cannot tell whether the write landed.
+fn has_acquired(replica: &Replica) -> bool {
+    wait_for("the end of the first write", LIMIT, || {
+        let log = replica.log();
+        let unknown = log.contains("deleted or exchanged during a write");
+        (unknown || log.contains("to=PreLeader")).then_some(!unknown)
     })
 }
 
@@ -61,13 +71,13 @@ fn a_child_whose_guard_is_not_named_yet_is_stopped_before_it_starts() {
     if !place::is_a_file() {
         return;
     }
-    let (mut group, lock) = hold_up_the_naming();
+    let (mut group, held) = hold_up_the_naming();
     let replica = group.replica(0);
     replica.wait_log("to=PreLeader");
     replica.signal(Signal::TERM);
-    // Though the lock is still held.
+    // Though nobody gets at the lease yet.
     replica.wait_log("nothing is left of the child");
-    lock.unlock().unwrap();
+    drop(held);
     assert_eq!(replica.exit_code(), 0);
     assert!(group.events("start").is_empty());
     let record = fs::read_to_string(group.path("lease")).unwrap();
@@ -79,10 +89,10 @@ fn a_child_starts_when_its_guard_is_named_and_not_before() {
     if !place::is_a_file() {
         return;
     }
-    let (mut group, lock) = hold_up_the_naming();
+    let (mut group, held) = hold_up_the_naming();
     group.replica(0).wait_log("to=PreLeader");
     assert!(group.events("start").is_empty());
-    lock.unlock().unwrap();
+    drop(held);
     let child = group.wait_start("r0");
     let record = fs::read_to_string(group.path("lease")).unwrap();
     let guard = child.guard().unwrap();

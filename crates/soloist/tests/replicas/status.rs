@@ -1,8 +1,7 @@
 //! What `--log-status` says.
 
-use std::fs::File;
-
 use crate::harness::Group;
+use crate::held_lease::HeldLease;
 use crate::place;
 
 const OFTEN: [&str; 2] = ["--log-status", "200ms"];
@@ -19,10 +18,9 @@ fn a_follower_says_who_leads_and_that_it_does_not_know_when_it_is_cut_off() {
         .replica(follower)
         .wait_log("state=Follower leader=\"r0\"");
     // Nobody gets at the lease any more.
-    let lock = File::open(group.path("lease.lock")).unwrap();
-    lock.lock().unwrap();
+    let held = HeldLease::of(&group);
     group
         .replica(follower)
         .wait_log("state=Follower leader=\"unknown, no answer for 2s\"");
-    lock.unlock().unwrap();
+    drop(held);
 }

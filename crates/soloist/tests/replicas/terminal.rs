@@ -16,7 +16,7 @@ const INTERRUPT: &[u8] = b"\x03";
 const END_OF_FILE: &[u8] = b"\x04";
 
 /// A new terminal: what its user holds, and what programs see.
-fn terminal() -> (File, File) {
+pub(crate) fn terminal() -> (File, File) {
     let master: OwnedFd =
         openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();

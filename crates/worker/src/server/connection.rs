@@ -58,13 +58,24 @@ where
             .keep_alive_timeout(shared.limits.keepalive);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(wire), answer);
         let mut connection = pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = shared.shutdown.begun() => {
-                drain(connection, UpgradeableConnection::graceful_shutdown, &activity, &shared).await
-            }
-            () = activity.head_is_late(shared.limits.header) => {
-                Err("the head of a request took too long".into())
+        // Who comes after that is served as ever: it may have no other place to go to yet.
+        let mut is_announced = shared.shutdown.is_announced();
+        let ended = loop {
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = shared.shutdown.begun() => {
+                    let tell = UpgradeableConnection::graceful_shutdown;
+                    break drain(connection, tell, &activity, &shared).await;
+                }
+                () = shared.shutdown.announced(), if !is_announced => {
+                    is_announced = true;
+                    if activity.is_http2() {
+                        connection.as_mut().graceful_shutdown();
+                    }
+                }
+                () = activity.head_is_late(shared.limits.header) => {
+                    break Err("the head of a request took too long".into());
+                }
             }
         };
         if let Err(error) = ended {

@@ -46,7 +46,7 @@ where
         }
     };
     let is_upgrade = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-    if version < Version::HTTP_2 && !is_upgrade && shutdown.is_begun() {
+    if version < Version::HTTP_2 && !is_upgrade && shutdown.is_announced() {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(CONNECTION, close);
     }

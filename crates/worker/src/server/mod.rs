@@ -16,6 +16,10 @@
 //! # }
 //! ```
 //!
+//! When the shutdown is [announced](Shutdown::announce), as soloist does it when the Pod's end is near, all goes on as before, but
+//! HTTP/1 responses say `connection: close`, and HTTP/2 connections are told to go away when their streams have finished. So
+//! clients connect anew, and by then elsewhere.
+//!
 //! When the shutdown begins:
 //!
 //! 1. New connections are refused. Those that a client already believes to have are accepted and served. Where the kernel

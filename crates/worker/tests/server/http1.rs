@@ -173,3 +173,31 @@ async fn what_a_connection_was_upgraded_to_is_waited_for() {
     drop(client);
     assert!(stage.drained().await.is_complete());
 }
+
+#[tokio::test]
+async fn an_announced_shutdown_closes_each_connection_after_its_answer_and_takes_new_ones() {
+    let stage = Stage::new(LONG, LINGER).await;
+    let mut idle = stage.client().await;
+    idle.get("/hello").await;
+    let head = idle.head().await;
+    assert!(!head.contains("connection: close"), "{head}");
+    assert_eq!(idle.text(5).await, "hello");
+    let mut in_flight = stage.client().await;
+    in_flight.get("/").await;
+    stage.hands.wait_until_entered().await;
+    stage.shutdown.announce();
+    let mut new = stage.client().await;
+    for client in [&mut idle, &mut new] {
+        client.get("/hello").await;
+        let head = client.head().await;
+        assert!(head.contains("connection: close"), "{head}");
+        assert_eq!(client.rest().await, b"hello");
+    }
+    stage.hands.go_on.add_permits(1);
+    let head = in_flight.head().await;
+    assert!(head.contains("connection: close"), "{head}");
+    assert_eq!(in_flight.rest().await.len(), BIG);
+    assert!(stage.is_serving() && !stage.shutdown.is_begun());
+    stage.shutdown.begin();
+    assert!(stage.drained().await.is_complete());
+}

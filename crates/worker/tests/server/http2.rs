@@ -166,3 +166,32 @@ async fn a_stream_that_never_ends_is_cut_at_the_deadline() {
     hands.wait_until_dropped().await;
     hands.wait_until_dropped().await;
 }
+
+#[tokio::test]
+async fn an_announced_shutdown_sends_a_client_away_and_serves_who_comes() {
+    let stage = Stage::new(LONG, Duration::from_secs(60)).await;
+    let mut client = stage.client().await;
+    client.greet().await;
+    client.ask(1, "/").await;
+    stage.hands.wait_until_entered().await;
+    stage.shutdown.announce();
+    assert_eq!(client.wait_for(GO_AWAY).await.last_stream(), ANY_STREAM);
+    let ping = client.wait_for(PING).await;
+    client.send_frame(PING, ACK, 0, &ping.payload).await;
+    assert_eq!(client.wait_for(GO_AWAY).await.last_stream(), 1);
+    let mut new = stage.client().await;
+    new.greet().await;
+    new.ask(1, "/hello").await;
+    assert_eq!(new.body(1).await, 5);
+    stage.hands.go_on.add_permits(1);
+    assert_eq!(client.body(1).await, BIG);
+    client.rest().await;
+    // It may have no other place to go to: it stays until the stop.
+    new.ask(3, "/hello").await;
+    assert_eq!(new.body(3).await, 5);
+    assert!(stage.is_serving() && !stage.shutdown.is_begun());
+    stage.shutdown.begin();
+    assert_eq!(new.wait_for(GO_AWAY).await.last_stream(), ANY_STREAM);
+    drop(new);
+    assert!(stage.drained().await.is_complete());
+}

@@ -8,5 +8,32 @@
 {{ .Values.serviceAccount | default (include "soloist.name" .) }}
 {{- end }}
 {{- define "soloist.path" -}}
-{{ ternary .Values.soloist.path "/soloist-bin/soloist" (eq .Values.soloist.delivery "in-image") }}
+{{- if and (eq .Values.soloist.delivery "image-volume") (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "Kubernetes %s has no image volumes (they came with 1.33 behind a feature gate, and are on since 1.35): set soloist.delivery to init-container" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+{{- ternary .Values.soloist.path "/soloist-bin/soloist" (eq .Values.soloist.delivery "in-image") }}
+{{- end }}
+{{- /* "true" where the preStop hook is `soloist prestop`. */}}
+{{- define "soloist.waits" -}}
+{{- if eq (.Values.prestopHook | default (ternary "soloist" "sleep" (eq .Values.store "none"))) "soloist" }}true{{ end }}
+{{- end }}
+{{- /* What the hook takes at most, in seconds; empty without one. */}}
+{{- define "soloist.prestop" -}}
+{{- $seconds := int .Values.prestopSeconds }}
+{{- if and (not $seconds) (include "soloist.waits" .) }}{{ $seconds = 15 }}{{ end }}
+{{- if ge $seconds (int .Values.gracePeriodSeconds) }}
+{{- fail (printf "the preStop time %ds leaves nothing of gracePeriodSeconds %d: raise it, or lower prestopSeconds" $seconds (int .Values.gracePeriodSeconds)) }}
+{{- end }}
+{{- if $seconds }}{{ $seconds }}{{ end }}
+{{- end }}
+{{- define "soloist.hasRights" -}}
+{{- if eq .Values.store "none" }}
+{{- if or .Values.extraRights .Values.labelRole .Values.flowSchema .Values.lease }}
+{{- fail "lease, extraRights, labelRole and flowSchema are about a lease, and with store none there is none: leave them out" }}
+{{- end }}
+{{- if ne .Values.preset "standard" }}
+{{- fail "preset is about a lease, and with store none there is none: leave it out" }}
+{{- end }}
+{{- end }}
+{{- if or (eq .Values.store "kubernetes") (include "soloist.waits" .) }}true{{ end }}
 {{- end }}

@@ -12,7 +12,7 @@ use k8s_openapi::api::{
 };
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, LogParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use testbed::Account;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -22,7 +22,7 @@ use crate::PATIENCE;
 use crate::group::{ACCOUNT, Group};
 use crate::load::Load;
 
-const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// The rights of `soloist prestop`.
 pub(super) async fn allow_prestop(group: &Group) {
@@ -50,10 +50,15 @@ pub(super) async fn allow_prestop(group: &Group) {
 /// With one for all, who loses some would lose some of the next one's too: an attempt to connect that nobody answered stays in the
 /// node's table of connections for two minutes, and whoever gets its port again is sent to the same Pod, which is gone.
 pub(super) async fn deploy(group: &Group, variant: Variant) -> SocketAddr {
-    group.deploy(REPLICAS, variant.spec()).await;
+    deploy_behind(group, variant.spec(), &json!({ "app": "demo" })).await
+}
+
+/// Three Pods like this, and a Service of those of them that have these labels.
+pub(super) async fn deploy_behind(group: &Group, spec: Value, labels: &Value) -> SocketAddr {
+    group.deploy(REPLICAS, spec).await;
     let service = json!({
         "metadata": { "generateName": "web-" },
-        "spec": { "selector": { "app": "demo" }, "ports": [{ "port": 80, "targetPort": 8080 }] },
+        "spec": { "selector": labels, "ports": [{ "port": 80, "targetPort": 8080 }] },
     });
     let services: Api<Service> = Api::namespaced(group.client.clone(), &group.namespace);
     let service = serde_json::from_value(service).unwrap();

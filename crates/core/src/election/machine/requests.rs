@@ -28,8 +28,8 @@ pub(super) struct Requests {
     /// When the record was last read.
     pub(super) looked_at: Moment,
     pub(super) watch: Watch,
-    /// Over how long we spread ourselves after a release. It grows with every race that we lose, because a large group
-    /// loses many, and is nothing again when we win.
+    /// Over how long we spread ourselves after a release. It grows with every race for a release that we lose, because a
+    /// large group loses many, and is nothing again when we win.
     crowd: Duration,
     /// After a release: our own place in the crowd.
     pub(super) after_the_crowd: Moment,
@@ -83,7 +83,8 @@ pub(super) enum Watch {
 }
 
 impl Requests {
-    const FIRST_CROWD: Duration = Duration::from_millis(2);
+    /// Several times what a takeover takes to be seen by the others: less would spare a large group nothing.
+    const FIRST_CROWD: Duration = Duration::from_millis(32);
 
     pub(super) const fn new() -> Self {
         let start = Moment::since_boot(Duration::ZERO);
@@ -306,7 +307,8 @@ impl Election {
 // What a failure means for the next request.
 impl Election {
     pub(super) fn lost_race(&mut self, now: Moment, sent: Moment, write: &Write) {
-        if write.purpose == Purpose::Acquire {
+        // Others are no crowd because they started at the same time.
+        if write.purpose == Purpose::Acquire && write.claim == Claim::Released {
             self.requests.lost();
         }
         // The watch was faster than the answer.

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod page;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
@@ -53,9 +55,10 @@ impl Demo {
     }
 
     /// Its lines until one has this.
-    fn wait_line(&mut self, what: &str) {
+    fn wait_line(&mut self, what: &str) -> String {
         let mut lines = self.said.by_ref().lines().map(Result::unwrap);
-        assert!(lines.any(|line| line.contains(what)), "{what}");
+        let line = lines.find(|line| line.contains(what));
+        line.unwrap_or_else(|| panic!("it never says {what:?}"))
     }
 
     /// The exit code, and all that it printed since.
@@ -101,6 +104,8 @@ fn by_itself_it_hurts_them_in_every_way_and_proves_that_there_was_one_child() {
         "its child crashes (SIGKILL)",
         "is frozen (SIGSTOP)",
         "is thawed (SIGCONT)",
+        "is cut off from the lease",
+        "reaches the lease again",
         "its child's guard is killed (SIGKILL)",
         "is stopped in order (SIGTERM)",
         "exited with 0 and is started again",
@@ -159,6 +164,25 @@ fn terminal() -> (File, File) {
 }
 
 #[test]
+fn a_replica_that_somebody_else_kills_fails_the_demo_with_1() {
+    let mut demo = Demo::start(&["--headless"]);
+    demo.wait_line("leads, its child consumes the feed");
+    let folder = demo.folder.path().to_str().unwrap();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(folder) && line.contains(" run ") && line.contains("--identity b ") {
+            let pid = entry.file_name().to_str().unwrap().parse().unwrap();
+            let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
+        }
+    }
+    let (code, said) = demo.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("The demo failed: replica b ended"), "{said}");
+    demo.nothing_is_left();
+}
+
+#[test]
 fn killed_it_leaves_no_process_behind() {
     let mut demo = Demo::start(&["--headless"]);
     demo.wait_line("leads, its child consumes the feed");
@@ -175,7 +199,11 @@ fn what_it_cannot_do_is_said_with_what_to_do_instead() {
         (&["--for", "30"][..], "/", "is not a duration"),
         (&["--for", "0s"], "/", "write it as 30s"),
         (&["--headless"], "/nowhere", "set TMPDIR"),
-        (&[], "/tmp", "add --headless"),
+        (
+            &["--headless", "--port", "1"],
+            "/tmp",
+            "cannot be used with",
+        ),
     ] {
         let output = Command::new(SOLOIST)
             .arg("demo")
