@@ -42,9 +42,10 @@ where
         make: impl FnOnce() -> F,
         context: &mut Context<'_>,
     ) -> Poll<Result<R, WorkError<E>>> {
-        if !self.waiting.is_empty() {
-            self.free.fill(make);
-        } else if let Poll::Ready(done) = self.free.start(make, context) {
+        self.free.fill(make);
+        if self.waiting.is_empty()
+            && let Poll::Ready(done) = self.free.poll_result(context)
+        {
             return Poll::Ready(done);
         }
         let taken = std::mem::replace(&mut self.free, Slot::empty());

@@ -12,9 +12,9 @@ pub(crate) struct Incoming<R, M> {
     has_ended: bool,
 }
 
-impl<R, M, X> Incoming<R, M>
+impl<R, M, C> Incoming<R, M>
 where
-    R: Stream<Item = Result<M, X>> + Unpin,
+    R: Stream<Item = Result<M, C>> + Unpin,
 {
     pub(crate) fn new(stream: R) -> Self {
         Self {
@@ -25,23 +25,16 @@ where
     }
 
     /// The next message, `Ok(None)` at the end. Not to be asked again after the end.
-    #[inline]
-    pub(crate) fn poll_next<C>(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<M>, C>>
-    where
-        X: Into<C>,
-    {
-        if self.ahead.is_some() {
-            return Poll::Ready(Ok(self.ahead.take()));
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<M>, C>> {
+        if let Some(message) = self.ahead.take() {
+            return Poll::Ready(Ok(Some(message)));
         }
         self.poll_stream(context)
     }
 
     /// The stream's end, if no message is before it: the first one is kept, and nothing more is read. So the server is slowed down as if
     /// nobody read.
-    pub(crate) fn poll_end<C>(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C>>
-    where
-        X: Into<C>,
-    {
+    pub(crate) fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Result<(), C>> {
         if self.ahead.is_some() || self.has_ended {
             return Poll::Pending;
         }
@@ -56,22 +49,9 @@ where
         }
     }
 
-    #[inline]
-    fn poll_stream<C>(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<M>, C>>
-    where
-        X: Into<C>,
-    {
-        match self.stream.poll_next_unpin(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(message))) => Poll::Ready(Ok(Some(message))),
-            Poll::Ready(Some(Err(error))) => {
-                self.has_ended = true;
-                Poll::Ready(Err(error.into()))
-            }
-            Poll::Ready(None) => {
-                self.has_ended = true;
-                Poll::Ready(Ok(None))
-            }
-        }
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<M>, C>> {
+        let next = self.stream.poll_next_unpin(context).map(Option::transpose);
+        self.has_ended = matches!(next, Poll::Ready(Ok(None) | Err(_)));
+        next
     }
 }

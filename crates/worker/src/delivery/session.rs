@@ -117,10 +117,9 @@ impl<'a, P: Peer> Session<'a, P> {
     }
 
     /// Runs until the stream has ended, whatever the reason.
-    pub(crate) async fn run<R, X>(&mut self, stream: R) -> ClosedOf<P>
+    pub(crate) async fn run<R>(&mut self, stream: R) -> ClosedOf<P>
     where
-        R: Stream<Item = Result<P::Message, X>> + Unpin + Send,
-        X: Into<CallError<P::CallError>> + Send,
+        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin + Send,
     {
         let peer = self.peer;
         let handle = |message| peer.handle(message);
@@ -238,7 +237,7 @@ impl<'a, P: Peer> Session<'a, P> {
     }
 
     /// Goes on with what is in hand, and begins with what is there to read.
-    fn poll_work<H, F, K, G, R, X>(
+    fn poll_work<H, F, K, G, R>(
         &mut self,
         work: &mut Work<H, F, K, G, P::Receipt, P::Error>,
         incoming: &mut Incoming<R, P::Message>,
@@ -249,8 +248,7 @@ impl<'a, P: Peer> Session<'a, P> {
         F: Future<Output = Result<P::Receipt, P::Error>>,
         K: Fn(P::Receipt) -> G,
         G: Future<Output = Result<P::Receipt, P::Error>>,
-        R: Stream<Item = Result<P::Message, X>> + Unpin,
-        X: Into<CallError<P::CallError>>,
+        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin,
     {
         let mut worked = Poll::Pending;
         if !work.is_empty() {

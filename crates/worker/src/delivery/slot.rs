@@ -39,6 +39,7 @@ impl<F> Slot<F> {
     }
 
     /// Makes a future in it.
+    #[inline]
     pub(crate) fn fill(&mut self, make: impl FnOnce() -> F) {
         let made = catch_unwind(AssertUnwindSafe(|| self.future.set(Some(make()))));
         if let Err(panic) = made {
@@ -51,24 +52,8 @@ impl<F, R, E> Slot<F>
 where
     F: Future<Output = Result<R, E>>,
 {
-    /// Makes a future in it and begins with it. As [`fill`](Self::fill) and [`poll_result`](Self::poll_result), for half the price.
-    #[inline]
-    pub(crate) fn start(
-        &mut self,
-        make: impl FnOnce() -> F,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<R, WorkError<E>>> {
-        let slot = &mut self.future;
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            slot.set(Some(make()));
-            slot.as_mut()
-                .as_pin_mut()
-                .map(|future| future.poll(context))
-        }));
-        self.take_result(polled)
-    }
-
     /// The future's result, after which the slot is empty. Pending while it is empty.
+    #[inline]
     pub(crate) fn poll_result(
         &mut self,
         context: &mut Context<'_>,
@@ -76,24 +61,16 @@ where
         if let Some(message) = self.panicked.take() {
             return Poll::Ready(Err(WorkError::Panicked(message)));
         }
-        let future = self.future.as_mut().as_pin_mut();
-        let polled = catch_unwind(AssertUnwindSafe(|| {
-            future.map(|future| future.poll(context))
-        }));
-        self.take_result(polled)
-    }
-
-    #[inline]
-    fn take_result(
-        &mut self,
-        polled: std::thread::Result<Option<Poll<Result<R, E>>>>,
-    ) -> Poll<Result<R, WorkError<E>>> {
+        let Some(future) = self.future.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
+        // What panicked is dropped and never polled again.
+        let polled = catch_unwind(AssertUnwindSafe(|| future.poll(context)));
         let result = match polled {
-            Ok(None | Some(Poll::Pending)) => return Poll::Pending,
-            Ok(Some(Poll::Ready(result))) => result.map_err(WorkError::Failed),
+            Ok(Poll::Pending) => return Poll::Pending,
+            Ok(Poll::Ready(result)) => result.map_err(WorkError::Failed),
             Err(panic) => Err(WorkError::Panicked(panic_message(&*panic))),
         };
-        // What panicked is dropped, too, and never polled again.
         self.future.set(None);
         Poll::Ready(result)
     }

@@ -113,7 +113,8 @@ where
             Err(error) => Poll::Ready(Err(error)),
             Ok(receipt) => {
                 let commit = &self.commit;
-                self.committing.start(|| commit(receipt), context)
+                self.committing.fill(|| commit(receipt));
+                self.committing.poll_result(context)
             }
         }
     }

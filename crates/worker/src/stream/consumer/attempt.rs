@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
 
+use futures_util::TryStreamExt;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
 use tokio::time::sleep;
@@ -113,7 +114,7 @@ impl Consumer {
             &self.progress,
             &tell,
         );
-        let closed = session.run(stream).await;
+        let closed = session.run(stream.map_err(CallError::Failed)).await;
         history.quiet = session.quiet();
         drop(session);
         // Messages that are handled again and again because none can be acknowledged are no progress.
