@@ -17,7 +17,7 @@ pub(crate) fn undo_ignored() {
             SignalKind::quit(),
         ] {
             if is_ignored(kind) {
-                signal(kind).unwrap();
+                drop(signal(kind).unwrap());
             }
         }
     });
