@@ -14,6 +14,7 @@ mod ending;
 mod etcd;
 mod health;
 mod heirs;
+mod http1;
 mod in_cluster;
 mod inject;
 mod install;

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -16,10 +15,7 @@ use hyper::header::{
     ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
     X_CONTENT_TYPE_OPTIONS,
 };
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use soloist_elector::random;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -28,10 +24,10 @@ use tokio::time::{sleep, timeout};
 
 use super::board::Picture;
 use super::faults::Fault;
+use crate::http1::{self, Answer};
 use crate::web_page::WebPage;
 
 const CONNECTIONS: usize = 32;
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(100);
 /// For readers to take the last picture.
 const LAST_WITHIN: Duration = Duration::from_secs(1);
@@ -41,8 +37,6 @@ const HTML: &str = "text/html; charset=utf-8";
 const EVENTS: &str = "text/event-stream";
 
 static PAGE: LazyLock<WebPage> = LazyLock::new(|| WebPage::new(include_str!("page.html")));
-
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// What a visitor wants to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +87,7 @@ impl Door {
         let socket = TcpListener::from_std(self.socket).context("the page's port")?;
         // One wish at a time is taken, and none is kept.
         let (wish, wishes) = mpsc::channel(1);
-        let house = Rc::new(House {
+        let house = Arc::new(House {
             hosts: [
                 self.address.to_string(),
                 format!("localhost:{}", self.address.port()),
@@ -119,7 +113,7 @@ impl Door {
                     continue;
                 };
                 while visits.try_join_next().is_some() {}
-                let house = Rc::clone(&house);
+                let house = Arc::clone(&house);
                 visits.spawn_local(async move {
                     converse(stream, house).await;
                     drop(place);
@@ -161,18 +155,9 @@ impl Drop for Site {
     }
 }
 
-async fn converse(stream: TcpStream, house: Rc<House>) {
-    let service = service_fn(move |request| {
-        let answer = house.answer(&request);
-        async move { Ok::<_, Infallible>(answer) }
-    });
+async fn converse(stream: TcpStream, house: Arc<House>) {
     // What a visitor does wrong is its own business.
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_headers(64)
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = http1::serve(stream, move |request| house.answer(request)).await;
 }
 
 struct House {

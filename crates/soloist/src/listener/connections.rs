@@ -4,16 +4,12 @@
 //! and say nothing.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -21,16 +17,12 @@ use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::heartbeat::BEAT_EVERY;
-use super::patience::Impatient;
 use super::published::Published;
 use super::routes::{self, Place};
+use crate::http1;
 
 /// Connections at a time; fewer where soloist itself may have few descriptors.
 const MOST: usize = 64;
-/// For the head of a request, counted from the last answer: so this long a connection may be idle.
-const HEAD_WITHIN: Duration = Duration::from_secs(5);
-const LARGEST_HEAD: usize = 8 << 10;
-const MOST_HEADERS: usize = 64;
 /// After this long a connection is closed when its request is answered, and after a little longer however that is.
 const LONGEST: Duration = Duration::from_secs(60);
 const LAST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -38,8 +30,6 @@ const LAST_ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const LONGEST_STREAM: Duration = Duration::from_secs(3600);
 /// Of the connections, those that may be such streams at a time: one in this many.
 const STREAMS_ONE_IN: usize = 8;
-/// For a client to take any of what is sent to it.
-const TAKEN_WITHIN: Duration = Duration::from_secs(10);
 /// After a failure to accept: no descriptor is left, say.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -73,19 +63,11 @@ fn most() -> usize {
 async fn converse(stream: TcpStream, published: Arc<Published>, places: Arc<Semaphore>) {
     let streams = Arc::new(AtomicBool::new(false));
     let now_streams = Arc::clone(&streams);
-    let service = service_fn(move |request| {
-        let place = Place::of(&request, &places);
+    let connection = http1::serve(stream, move |request| {
+        let place = Place::of(request, &places);
         now_streams.store(matches!(place, Place::Taken(_)), Ordering::Relaxed);
-        let answer = routes::answer(&request, &published, place);
-        async move { Ok::<_, Infallible>(answer) }
+        routes::answer(request, &published, place)
     });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
-        .max_header_size(LARGEST_HEAD)
-        .max_headers(MOST_HEADERS)
-        .max_buf_size(2 * LARGEST_HEAD)
-        .serve_connection(TokioIo::new(Impatient::new(stream, TAKEN_WITHIN)), service);
     let mut connection = pin!(connection);
     // What a client does wrong is its own business.
     tokio::select! {

@@ -11,7 +11,6 @@ mod events;
 mod heartbeat;
 mod metrics;
 mod page;
-mod patience;
 mod published;
 mod routes;
 mod status;

@@ -12,14 +12,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::published::Published;
 use super::{events, page, status};
+use crate::http1::Answer;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 const EVENTS: &str = "text/event-stream";
 const JSON: &str = "application/json";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// A place among the streams of `/events`, if the request may have one.
 pub(super) enum Place {

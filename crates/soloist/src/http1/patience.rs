@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-pub(super) struct Impatient<S> {
+pub(crate) struct Impatient<S> {
     stream: S,
     within: Duration,
     /// Runs while a write waits.
