@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::net::{Shutdown, shutdown};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     sync::{mpsc as inbox, watch},
@@ -95,7 +96,10 @@ impl Proxy {
         self.heal_at = None;
         match command {
             Command::Cut => {
-                self.listener = None;
+                if let Some(listener) = self.listener.take() {
+                    // Closing is not enough: a process that is being started elsewhere has a copy until its exec.
+                    let _ = shutdown(&listener, Shutdown::Both);
+                }
                 self.state.send_modify(|state| state.cut = true);
                 self.reset().await;
                 Ok(())
