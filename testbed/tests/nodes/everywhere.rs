@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -127,6 +127,30 @@ async fn a_child_that_ignores_sigterm_is_killed_before_the_kubelet_would_and_the
     group.end().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ladder_that_does_not_fit_is_refused_at_start_and_the_pods_log_has_the_sum() {
+    let Some(group) = Group::create("refused").await else {
+        return;
+    };
+    let mut spec = spec(&["ready"]);
+    spec["containers"][0]["env"] = json!([{ "name": "SOLOIST_STOP_TIMEOUT", "value": "20s" }]);
+    group.deploy(1, spec).await;
+    let deadline = Instant::now() + PATIENCE;
+    let (name, ended) = loop {
+        if let [pod] = &pods(&group).await[..]
+            && let Some(ended) = terminated(pod)
+        {
+            break (pod.name_any(), ended);
+        }
+        assert!(Instant::now() < deadline, "the container does not end");
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!(ended.exit_code, 2, "{ended:?}");
+    let sum = format!("stop 20s + margin 2s = 22s, but grace {GRACE_SECONDS}s - preStop 0s");
+    group.await_log(&name, &sum).await;
+    group.end().await;
+}
+
 async fn finalizers(group: &Group, pod: &str, names: &[&str]) {
     let change = Patch::Merge(json!({ "metadata": { "finalizers": names } }));
     let patched = group
@@ -153,5 +177,7 @@ fn is_ready(pod: &Pod) -> bool {
 
 fn terminated(pod: &Pod) -> Option<ContainerStateTerminated> {
     let statuses = pod.status.as_ref()?.container_statuses.as_ref()?;
-    statuses.first()?.state.as_ref()?.terminated.clone()
+    let status = statuses.first()?;
+    let of = |state: &Option<ContainerState>| state.as_ref()?.terminated.clone();
+    of(&status.state).or_else(|| of(&status.last_state))
 }
