@@ -20,7 +20,7 @@ impl FromStr for Endpoint {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let wrong = || AddressError(text.to_owned());
+        let wrong = || AddressError::Malformed(text.to_owned());
         let (host, port) = match text.strip_prefix('[') {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or_else(wrong)?;
@@ -59,10 +59,19 @@ impl fmt::Display for Endpoint {
 
 /// Why a text names no etcd.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no address of an etcd: write HOST:PORT[,HOST:PORT…]/PREFIX, an IPv6 address in brackets"
-)]
-pub struct AddressError(String);
+#[non_exhaustive]
+pub enum AddressError {
+    /// Of another form.
+    #[error(
+        "{0:?} is no address of an etcd: write HOST:PORT[,HOST:PORT…]/PREFIX, an IPv6 address in brackets"
+    )]
+    Malformed(String),
+    /// With `http://` or `https://`.
+    #[error(
+        "{0:?} is a URL: write HOST:PORT[,HOST:PORT…]/PREFIX without its scheme; there is TLS where the CA's certificate is given"
+    )]
+    Url(String),
+}
 
 /// The members of an etcd, and the prefix of leases in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,11 +85,14 @@ impl FromStr for Address {
 
     /// `HOST:PORT[,HOST:PORT…][/PREFIX]`.
     fn from_str(text: &str) -> Result<Self, AddressError> {
+        if text.contains("://") {
+            return Err(AddressError::Url(text.to_owned()));
+        }
         let (members, prefix) = text.split_once('/').unwrap_or((text, PREFIX));
         let endpoints = members.split(',').map(str::parse).collect::<Result<_, _>>();
         let prefix = prefix.trim_end_matches('/');
         if prefix.is_empty() {
-            return Err(AddressError(text.to_owned()));
+            return Err(AddressError::Malformed(text.to_owned()));
         }
         Ok(Self {
             endpoints: endpoints?,
@@ -181,7 +193,16 @@ mod tests {
         for wrong in [
             "", ":1", "a:", "a:x", "a:1,", "::1", "a b:1", "a:1/", "a:99999", "[a:1",
         ] {
-            assert!(wrong.parse::<Address>().is_err(), "{wrong}");
+            let error = wrong.parse::<Address>().unwrap_err();
+            assert!(matches!(error, AddressError::Malformed(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_told_to_go_without_its_scheme() {
+        for url in ["http://a:1/x", "https://a:1", "a:1,https://b:1/x"] {
+            let error = url.parse::<Address>().unwrap_err();
+            assert!(matches!(error, AddressError::Url(_)), "{url}");
         }
     }
 
