@@ -8,14 +8,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use futures_util::stream::{self, Stream};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
-use hyper::header::{
-    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN,
-    X_CONTENT_TYPE_OPTIONS,
-};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{ALLOW, HOST, HeaderName, HeaderValue, ORIGIN};
+use hyper::{Method, Request, StatusCode};
 use soloist_elector::random;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -183,8 +178,8 @@ impl House {
         let wish = match (path, request.method()) {
             ("", &Method::GET) => return page(),
             ("events", &Method::GET) => {
-                let events = StreamBody::new(events(self.picture.clone()));
-                return with_headers(StatusCode::OK, EVENTS, events.boxed_unsync());
+                let events = events(self.picture.clone());
+                return for_own_page(http1::streamed(EVENTS, events));
             }
             ("" | "events", _) => return not_allowed("GET"),
             ("end", _) => Wish::End,
@@ -279,22 +274,14 @@ fn not_allowed(method: &'static str) -> Answer {
 }
 
 fn answered(code: StatusCode, kind: &'static str, body: &'static str) -> Answer {
-    with_headers(code, kind, Full::new(Bytes::from(body)).boxed_unsync())
+    for_own_page(http1::answered(code, kind, body))
 }
 
-fn with_headers(
-    code: StatusCode,
-    kind: &'static str,
-    body: UnsyncBoxBody<Bytes, Infallible>,
-) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+/// No other site may read it.
+fn for_own_page(mut answer: Answer) -> Answer {
     let near = HeaderName::from_static("cross-origin-resource-policy");
-    headers.insert(near, HeaderValue::from_static("same-origin"));
+    let own = HeaderValue::from_static("same-origin");
+    answer.headers_mut().insert(near, own);
     answer
 }
 

@@ -7,11 +7,14 @@ use std::convert::Infallible;
 use std::future::{Ready, ready};
 use std::time::Duration;
 
+use futures_util::Stream;
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use hyper::server::conn::http1;
 use hyper::service::Service;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
@@ -58,4 +61,31 @@ pub(crate) fn serve(
             TokioIo::new(Impatient::new(stream, TAKEN_WITHIN)),
             Answers(Box::new(answer)),
         )
+}
+
+pub(crate) fn answered(code: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    with_headers(code, kind, Full::new(body.into()).boxed_unsync())
+}
+
+/// An answer that goes on.
+pub(crate) fn streamed(
+    kind: &'static str,
+    frames: impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + 'static,
+) -> Answer {
+    let body = StreamBody::new(frames).boxed_unsync();
+    with_headers(StatusCode::OK, kind, body)
+}
+
+fn with_headers(
+    code: StatusCode,
+    kind: &'static str,
+    body: UnsyncBoxBody<Bytes, Infallible>,
+) -> Answer {
+    let mut answer = Response::new(body);
+    *answer.status_mut() = code;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
 }

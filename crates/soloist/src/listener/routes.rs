@@ -1,18 +1,14 @@
 //! What is answered to whom.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::Bytes;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::{Method, Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::published::Published;
 use super::{events, page, status};
-use crate::http1::Answer;
+use crate::http1::{self, Answer, answered};
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -45,8 +41,8 @@ pub(super) fn answer<B>(request: &Request<B>, published: &Arc<Published>, place:
     match place {
         Place::NotWanted => {}
         Place::Taken(place) => {
-            let stream = StreamBody::new(events::stream(published, place));
-            return with_headers(StatusCode::OK, EVENTS, stream.boxed_unsync());
+            let stream = events::stream(published, place);
+            return http1::streamed(EVENTS, stream);
         }
         Place::None => {
             let text = "as many read the events as may; close another page, or ask /status\n";
@@ -116,22 +112,4 @@ fn metrics(published: &Published) -> Answer {
             answered(StatusCode::INTERNAL_SERVER_ERROR, TEXT, text)
         }
     }
-}
-
-fn answered(code: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    with_headers(code, kind, Full::new(body.into()).boxed_unsync())
-}
-
-fn with_headers(
-    code: StatusCode,
-    kind: &'static str,
-    body: UnsyncBoxBody<Bytes, Infallible>,
-) -> Answer {
-    let mut answer = Response::new(body);
-    *answer.status_mut() = code;
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
 }
