@@ -13,8 +13,7 @@ use crate::environment::{Environment, EnvironmentError, Role};
 use crate::notify::Notices;
 use crate::part::{self, Part};
 #[cfg(feature = "stream")]
-use crate::reports::Reporter;
-use crate::reports::Reports;
+use crate::reports::{Reporter, Reports};
 use crate::shutdown::Shutdown;
 #[cfg(feature = "stream")]
 use crate::stream::{Consumer, ConsumerError, Subscriber, Summary};

@@ -71,7 +71,7 @@ async fn a_leader_that_its_kubelet_evicts_is_succeeded_when_it_is_dead() {
     };
     pods.group.allow("", "pods", &["watch"]).await;
     let mut leader = pods.first().await;
-    let mut gaps = Vec::new();
+    let mut reported = Vec::new();
     for round in 1..=ROUNDS {
         let node = pods.group.node_of(&leader.identity).await;
         let pod = pods.group.pods().get(&leader.identity).await.unwrap();
@@ -93,24 +93,34 @@ async fn a_leader_that_its_kubelet_evicts_is_succeeded_when_it_is_dead() {
             .get_status(&leader.identity)
             .await
             .unwrap();
-        let reason = status.status.unwrap().reason;
-        assert_eq!(reason.as_deref(), Some("Evicted"));
-        eprintln!("evicted {round}: {gap:?} from SIGTERM to the next child");
-        gaps.push(gap);
+        let status = status.status.unwrap();
+        assert_eq!(status.reason.as_deref(), Some("Evicted"));
+        // A kubelet may have removed an evicted Pod's container before it has told of its end. Then nothing is proven.
+        let end = status
+            .container_statuses
+            .and_then(|mut all| all.pop()?.state?.terminated);
+        let reason = end.as_ref().and_then(|end| end.reason.as_deref());
+        eprintln!(
+            "evicted {round}: {gap:?} from SIGTERM to the next child, reported as {}",
+            reason.unwrap_or("nothing")
+        );
+        let message = end.as_ref().and_then(|end| end.message.as_deref());
+        match message.is_some_and(|text| text.contains("soloist instance=")) {
+            true => reported.push(gap),
+            false => assert!(gap > WAITED_OUT, "{gap:?}: {end:?}"),
+        }
         pods.replace(&leader).await;
         leader = next;
     }
-    gaps.sort();
+    reported.sort();
+    let median = reported.get(reported.len() / 2);
     eprintln!(
-        "evictions: median {:?}, worst {:?}",
-        gaps[gaps.len() / 2],
-        gaps.last()
+        "evictions: {} of {ROUNDS} reported with the end of their container, median {median:?}",
+        reported.len()
     );
     // Its kubelet gives it a second, or what it takes for one.
-    assert!(
-        gaps[gaps.len() / 2] < GOAL + Duration::from_secs(2),
-        "{gaps:?}"
-    );
+    let limit = GOAL + Duration::from_secs(2);
+    assert!(median.is_none_or(|median| *median < limit), "{reported:?}");
     pods.group.end().await;
 }
 
