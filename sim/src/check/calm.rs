@@ -35,7 +35,7 @@ impl World {
         requests
             + wait
             + START
-            + self.under_way().min(wait)
+            + self.under_way(wait)
             + self.deaf_replicas(wait)
             + self.ailing_children()
             + self.cooling_down()
@@ -57,8 +57,9 @@ impl World {
         edited.map_or(lease, |p| lease.max(p.length))
     }
 
-    /// Writes and watch events that are still under way make candidates count anew when they arrive.
-    fn under_way(&self) -> Nanos {
+    /// Writes and watch events that are still under way make candidates count anew when they arrive. One that arrives after a takeover
+    /// loses the race, unless the store has been set back: then its number may have been given out again, and it wins.
+    fn under_way(&self, wait: Nanos) -> Nanos {
         let watches = self.hosts.iter().filter_map(|h| {
             let watch = h.soloist.as_ref()?.watch.as_ref()?;
             Some(watch.last_delivery)
@@ -67,7 +68,11 @@ impl World {
         // Who waits by a clock that stands still has not lost the time yet.
         let paused = self.hosts.iter().filter(|h| h.paused);
         let still = paused.filter_map(|h| Some(self.now - h.frozen_since?));
-        (last + still.max().unwrap_or(0)).saturating_sub(self.now)
+        let late = (last + still.max().unwrap_or(0)).saturating_sub(self.now);
+        match self.store.epoch {
+            0 => late.min(wait),
+            _ => late,
+        }
     }
 
     /// Whose watch has died silently, or who knows a state that the store has lost, finds out when it would have taken
