@@ -60,6 +60,18 @@ impl Group {
         group
     }
 
+    /// A group whose lease nobody can wait out within [`LIMIT`]: who takes over in time has not waited for it.
+    pub(crate) fn with_long_lease() -> Self {
+        Self::with_timings(["90s", "60s", "5s"])
+    }
+
+    /// A group with these timings: lease duration, renew deadline, retry period.
+    pub(crate) fn with_timings(timings: [&str; 3]) -> Self {
+        let mut group = Self::new();
+        group.place = Place::with_timings(group.folder.path(), timings);
+        group
+    }
+
     /// A group without a lease: all its replicas run their children.
     pub(crate) fn everywhere(flags: &[&str]) -> Self {
         let mut group = Self::with(flags);

@@ -19,8 +19,11 @@ struct Pair {
 
 impl Pair {
     fn new(plan: &[&str]) -> Self {
-        let mut group = Group::with(&["--grace-period", "4s"]);
-        let (leader, child) = group.lead("r0", &[], plan);
+        Self::in_group(Group::new(), plan)
+    }
+
+    fn in_group(mut group: Group, plan: &[&str]) -> Self {
+        let (leader, child) = group.lead("r0", &["--grace-period", "4s"], plan);
         let mut tree = vec![child];
         if plan.contains(&"daemon") {
             tree.push(group.wait_event("detached", "r0"));
@@ -52,17 +55,14 @@ impl Pair {
 }
 
 fn killed(plan: &[&str]) {
-    let mut pair = Pair::new(plan);
-    pair.group.replica(pair.leader).signal(Signal::KILL);
-    let killed = Instant::now();
-    pair.assert_succeeded();
     // On one machine it shows that its processes are gone; elsewhere its lease has to run out.
-    let at_once = killed.elapsed() < lease() / 2;
-    assert!(
-        at_once || !crate::place::is_a_file(),
-        "{:?}",
-        killed.elapsed()
-    );
+    let group = match crate::place::is_a_file() {
+        true => Group::with_long_lease(),
+        false => Group::new(),
+    };
+    let mut pair = Pair::in_group(group, plan);
+    pair.group.replica(pair.leader).signal(Signal::KILL);
+    pair.assert_succeeded();
 }
 
 #[test]
@@ -195,14 +195,19 @@ fn a_lease_that_cannot_be_renewed_costs_the_child_its_life_before_it_ends() {
         return;
     }
     for plan in PLANS {
-        let mut pair = Pair::new(plan);
+        // A tenth of it is between the kill and its end: time enough to see the one before the other.
+        let mut pair = Pair::in_group(Group::with_timings(["8s", "5s", "500ms"]), plan);
         let held = HeldLease::of(&pair.group);
         let began = Instant::now();
         for process in &pair.tree {
             process.wait_dead();
         }
         // The last renewal was before that; what was begun may end a little later than it died.
-        assert!(began.elapsed() < lease(), "{:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            began.elapsed()
+        );
         pair.group
             .replica(pair.leader)
             .wait_log("the lease is lost");
@@ -229,17 +234,14 @@ fn a_lease_that_is_deleted_costs_the_child_its_life_at_once() {
     if !crate::place::is_a_file() {
         return;
     }
-    let pair = Pair::new(&["drain=60000"]);
+    let pair = Pair::in_group(Group::with_long_lease(), &["drain=60000"]);
     fs::remove_file(pair.group.path("lease")).unwrap();
-    let deleted = Instant::now();
     pair.child().wait_dead();
-    assert!(deleted.elapsed() < lease() / 2, "{:?}", deleted.elapsed());
     assert!(pair.group.events("TERM").is_empty(), "there is no grace");
     let starts = pair.group.wait_many("start", 2);
     assert!(starts[1].token > starts[0].token);
-    let gap = Duration::from_millis(starts[1].at - starts[0].at);
-    // Only the one that made it knows that the deleted record's promise is void.
-    assert!(starts[1].identity == "r0" || gap >= lease(), "{gap:?}");
+    // Only the one that made it knows that the deleted record's promise is void; the other one waits for its end.
+    assert_eq!(starts[1].identity, "r0");
 }
 
 #[test]
@@ -253,8 +255,8 @@ fn whoever_deletes_the_leases_folder_costs_the_child_its_life_before_a_new_repli
         let mut command = group.bare();
         // Whoever would look again only after the retry period is too late.
         command
-            .args(["--lease-duration=8s", "--renew-deadline=6s"])
-            .args(["--retry-period=3s", "--name=test"])
+            .args(["--lease-duration=240s", "--renew-deadline=200s"])
+            .args(["--retry-period=50s", "--name=test"])
             .arg(format!("--store=file:{}", folder.join("lease").display()))
             .args(["--identity", identity, "--", CHILD])
             .args([&group.path("")])
@@ -265,15 +267,9 @@ fn whoever_deletes_the_leases_folder_costs_the_child_its_life_before_a_new_repli
     group.spawn("r0", &mut leader);
     let child = group.wait_start("r0");
     fs::remove_dir_all(&folder).unwrap();
-    let deleted = Instant::now();
     let mut new = command(&group, "r1");
     group.spawn("r1", &mut new);
     child.wait_dead();
-    assert!(
-        deleted.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        deleted.elapsed()
-    );
     // The lock of the children would tell of two.
     let starts = group.wait_many("start", 2);
     assert!(starts[1].token > starts[0].token);

@@ -63,8 +63,13 @@ impl Place {
 
     /// A lease of its own for one test.
     pub(crate) fn new(folder: &Path) -> Self {
+        Self::with_timings(folder, Self::wanted().timings)
+    }
+
+    /// One with these timings: lease duration, renew deadline, retry period.
+    pub(crate) fn with_timings(folder: &Path, timings: [&str; 3]) -> Self {
         let wanted = Self::wanted();
-        let [lease, renew, retry] = wanted.timings;
+        let [lease, renew, retry] = timings;
         let mut flags = vec![
             format!("--lease-duration={lease}"),
             format!("--renew-deadline={renew}"),

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use testbed::programs::Dice;
 
-use crate::harness::{Group, LIMIT, Replica, is_alive, lease, wait_for};
+use crate::harness::{Group, LIMIT, Replica, is_alive, wait_for};
 use crate::held_lease::HeldLease;
 use crate::place;
 
@@ -18,8 +18,8 @@ const ROUND_AND_ROUND: [&str; 4] = ["--restart-limit", "0", "--cool-down", "1ms"
 fn a_signal_at_any_moment_between_two_terms_leaves_the_lease_free() {
     let mut dice = Dice::new(9);
     for _ in 0..10 {
-        let mut group = Group::with(&ROUND_AND_ROUND);
-        let old = group.start("r0", &[], &["after=1", "code=3"]);
+        let mut group = Group::with_long_lease();
+        let old = group.start("r0", &ROUND_AND_ROUND, &["after=1", "code=3"]);
         group.wait_many("start", 2);
         // Not a wait for anything: the moment is what differs.
         thread::sleep(Duration::from_micros(dice.below(40_000)));
@@ -29,9 +29,7 @@ fn a_signal_at_any_moment_between_two_terms_leaves_the_lease_free() {
             let record = fs::read_to_string(group.path("lease")).unwrap();
             assert!(record.contains("\"holder\": null"), "{record}");
         }
-        let freed = Instant::now();
         group.lead("r1", &[], &[]);
-        assert!(freed.elapsed() < lease() / 2, "{:?}", freed.elapsed());
     }
 }
 

@@ -9,8 +9,8 @@ use crate::harness::{Group, LIMIT, lease, wait_for};
 const PATIENT: [&str; 2] = ["--grace-period", "20s"];
 /// Stop timeout 3 s.
 const HASTY: [&str; 2] = ["--grace-period", "4s"];
-/// Well under a second, on a machine with other things to do.
-const AT_ONCE: Duration = Duration::from_millis(900);
+/// On a machine with other things to do. What would be waited for otherwise takes twice as long.
+const AT_ONCE: Duration = Duration::from_secs(5);
 
 #[test]
 fn the_next_starts_when_the_old_one_has_drained() {
@@ -115,7 +115,7 @@ fn the_stop_signal_can_go_to_the_child_alone() {
 
 #[test]
 fn a_standby_ends_at_once() {
-    let mut group = Group::new();
+    let mut group = Group::with_long_lease();
     group.lead("r0", &[], &[]);
     let standby = group.follow("r1", &[], &[]);
     let asked = Instant::now();
@@ -235,7 +235,7 @@ fn a_signal_between_two_starts_ends_it_at_once() {
 
 #[test]
 fn a_signal_while_cooling_down_ends_it_at_once() {
-    let mut group = Group::with(&["--restart-limit", "0"]);
+    let mut group = Group::with(&["--restart-limit", "0", "--cool-down", "15s"]);
     let (replica, _) = group.lead("r0", &[], &["after=50", "code=3"]);
     group.replica(replica).wait_log("the lease is released");
     let asked = Instant::now();
