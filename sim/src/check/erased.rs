@@ -17,8 +17,8 @@ pub(super) struct Erased {
     /// The record still shows whose it was to whoever reads it by our rules.
     leaves_trace: bool,
     pub(super) by: Eraser,
-    /// The term that the record shows instead.
-    in_favour_of: Option<Holding>,
+    /// The terms that the record has shown instead since then, by another hand than their leaders'.
+    in_favour_of: Vec<Holding>,
     /// Terms that began from then on are led by somebody who could not know of this one, or follow such a term.
     claimed_from: Option<Nanos>,
     /// Replicas that knew of nothing that the store has lost, and go on counting from what it has kept.
@@ -115,7 +115,7 @@ impl Checks {
             let explains = match claim {
                 Claim::Soloist { holding, began } => {
                     e.claimed_from.is_some_and(|from| began >= from)
-                        || e.in_favour_of == Some(holding)
+                        || e.in_favour_of.contains(&holding)
                 }
                 Claim::ClientGo => e.claimed_from.is_some(),
             };
@@ -128,10 +128,13 @@ impl World {
     /// The record has changed from `before` by another hand than an elector's.
     pub(crate) fn note_erased(&mut self, before: Option<Record>, by: Eraser) {
         let unaware = self.unaware(by);
+        let after = self.store.record();
+        let now_shows = after.and_then(promised_to);
         for earlier in &mut self.checks.erased {
             earlier.unaware.extend(&unaware);
+            let other = now_shows.filter(|other| *other != earlier.holding);
+            earlier.in_favour_of.extend(other);
         }
-        let after = self.store.record();
         let Some(signature) = before.as_ref().and_then(promise_of) else {
             return;
         };
@@ -140,7 +143,6 @@ impl World {
             return;
         }
         let holding = (signature.instance, signature.term);
-        let now_shows = after.and_then(promised_to);
         let later = after
             .and_then(|r| r.signed())
             .map(|s| (s.instance, s.term))
@@ -151,7 +153,10 @@ impl World {
             until: self.now + lease + lease / 100 + ONE_WAKE_UP,
             leaves_trace: now_shows == Some(holding),
             by,
-            in_favour_of: now_shows.filter(|other| *other != holding),
+            in_favour_of: now_shows
+                .filter(|other| *other != holding)
+                .into_iter()
+                .collect(),
             unaware,
             shows_later_term: later.map(|_| self.store.newest()),
             misled: later.map_or(Vec::new(), |later| self.who_never_saw(later)),

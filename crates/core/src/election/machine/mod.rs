@@ -182,10 +182,9 @@ impl Election {
                 self.observe(now, snapshot, Source::Read { sent, raced });
             }
             (Kind::Write(write), Answer::Written(version)) => {
-                self.rights.granted(now, Right::Write);
-                self.requests.landed(now, op);
-                self.written(now, request.sent, *write, version);
+                self.landed(now, request.sent, *write, version);
             }
+            (Kind::Shown, _) => {}
             (Kind::Write(write), Answer::LostRace) => {
                 self.rights.granted(now, Right::Write);
                 self.requests.forget(op);
@@ -204,7 +203,7 @@ impl Election {
                 self.requests.forget(op);
                 let right = match kind {
                     Kind::Read { .. } => Right::Read,
-                    Kind::Write(_) => Right::Write,
+                    Kind::Write(_) | Kind::Shown => Right::Write,
                 };
                 let for_good = self.rights.refused(now, right);
                 self.outputs.push_back(Output::Refused { op, for_good });
@@ -223,10 +222,17 @@ impl Election {
         self.advance(now);
     }
 
-    /// A change that the watch reported.
+    /// A change that the watch reported. It is as good as the answer to the write that made it, and often comes first.
     pub fn handle_watch(&mut self, now: Moment, watch: WatchId, snapshot: Snapshot) {
         if self.requests.watches(watch) {
-            self.observe(now, snapshot, Source::Watch);
+            let is_new = self.knowledge.version() < Some(snapshot.version);
+            match is_new
+                .then(|| self.requests.take_shown(&snapshot))
+                .flatten()
+            {
+                Some((sent, write)) => self.landed(now, sent, write, snapshot.version),
+                None => self.observe(now, snapshot, Source::Watch),
+            }
         }
         self.advance(now);
     }

@@ -44,8 +44,12 @@ pub(super) struct Request {
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    Read { raced: bool },
+    Read {
+        raced: bool,
+    },
     Write(Box<Write>),
+    /// A write that the watch has shown to have landed. Its answer tells nothing more.
+    Shown,
 }
 
 #[derive(Debug)]
@@ -105,7 +109,7 @@ impl Requests {
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match &self.in_flight.as_ref()?.kind {
             Kind::Write(write) => Some(write.purpose),
-            Kind::Read { .. } => None,
+            Kind::Read { .. } | Kind::Shown => None,
         }
     }
 
@@ -134,6 +138,21 @@ impl Requests {
             since: now,
         };
         Some(StoreCommand::Watch { watch, after })
+    }
+
+    /// The write in flight and when it was sent, if this is the very record that it wrote.
+    pub(super) fn take_shown(&mut self, snapshot: &Snapshot) -> Option<(Moment, Write)> {
+        let request = self.in_flight.as_mut()?;
+        let kind = core::mem::replace(&mut request.kind, Kind::Shown);
+        match kind {
+            Kind::Write(write) if snapshot.record.as_ref() == Some(&write.record) => {
+                Some((request.sent, *write))
+            }
+            other => {
+                request.kind = other;
+                None
+            }
+        }
     }
 
     pub(super) fn watch_broke(&mut self, now: Moment, watch: WatchId, pause: Duration) {

@@ -1,6 +1,7 @@
 //! What an answer or a snapshot means for the term.
 
 use super::requests::Write;
+use super::rights::Right;
 use super::{Claim, Election, Phase, Purpose, Source, Tenure};
 use crate::election::{Elected, Loss, Output};
 use crate::ids::{Identity, OpId, Term, Token, Version};
@@ -8,8 +9,10 @@ use crate::record::{Record, Snapshot};
 use crate::time::Moment;
 
 impl Election {
-    /// A write of ours that was sent then has landed.
-    pub(super) fn written(&mut self, now: Moment, sent: Moment, write: Write, version: Version) {
+    /// The write in flight, which was sent then, has landed.
+    pub(super) fn landed(&mut self, now: Moment, sent: Moment, write: Write, version: Version) {
+        self.rights.granted(now, Right::Write);
+        self.requests.landed(now, write.op);
         let (op, term) = (write.op, Term::new(write.record.transitions));
         // The watch may have been faster than the answer, and know more.
         let overtaken = self.knowledge.version() > Some(version);

@@ -6,6 +6,7 @@ mod leader;
 mod leaving;
 mod orders;
 mod random;
+mod shown;
 mod sighting;
 mod vanished;
 mod verdicts;
