@@ -242,6 +242,11 @@ impl Node {
         self.election.name_heir(heir);
     }
 
+    /// Whether this replica will soon end, so that any other one had better take the lease.
+    pub fn give_way(&mut self, gives_way: bool) {
+        self.election.give_way(gives_way);
+    }
+
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Moment) {
         self.election.handle_timeout(now);

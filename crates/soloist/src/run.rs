@@ -209,6 +209,7 @@ impl Runner {
         let ending = self.ending.is_near(clock::now());
         self.trees.set_ending(ending);
         self.cluster.set_ending(ending);
+        self.node.give_way(ending);
         let processes = self.node.tree().and_then(|tree| self.trees.processes(tree));
         self.observers.turn(&self.node, ending, processes);
     }

@@ -77,6 +77,12 @@ impl Candidacy {
         }
     }
 
+    pub(super) fn give_way(&mut self, gives_way: bool) {
+        if let Self::Contested(election) = self {
+            election.give_way(gives_way);
+        }
+    }
+
     pub(super) fn handle_answer(&mut self, now: Moment, op: OpId, answer: Answer) {
         if let Self::Contested(election) = self {
             election.handle_answer(now, op, answer);

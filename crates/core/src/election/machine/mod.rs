@@ -31,6 +31,8 @@ pub struct Election {
     requests: Requests,
     rights: Rights,
     heeded: Heeded,
+    /// See [`Election::give_way`].
+    gives_way: bool,
     outputs: VecDeque<Output>,
 }
 
@@ -95,6 +97,7 @@ impl Election {
             requests: Requests::new(),
             rights: Rights::new(),
             heeded: Heeded::NOTHING,
+            gives_way: false,
             outputs: VecDeque::new(),
         }
     }
@@ -136,6 +139,12 @@ impl Election {
         if self.tenure().is_some() {
             self.heeded.heir = Some(heir);
         }
+    }
+
+    /// From now on, or no longer: lets any other replica take a free lease first, for as long as an heir would get, because this one
+    /// will soon end.
+    pub fn give_way(&mut self, gives_way: bool) {
+        self.gives_way = gives_way;
     }
 
     fn begin_leaving(&mut self, now: Moment, stand_after: bool) {
@@ -370,15 +379,19 @@ impl Election {
             Phase::Candidate => {
                 let free_at = self.knowledge.free_at().max(requests.after_the_crowd);
                 let free_at = free_at.max(self.heeded.after_the_heir);
+                let others_first = self.others_first();
                 match self.knowledge.pause_ends() {
-                    None => Some((free_at.max(ready), Next::Acquire)),
+                    None => Some(((free_at + others_first).max(ready), Next::Acquire)),
                     // Without a takeover that fails, nobody would notice a watch that has died silently.
                     Some(ends) => {
                         let look = requests.looked_at + self.config.timings.lease().get();
-                        let acquire = (free_at.max(ends).max(ready), Next::Acquire);
-                        [acquire, (look.max(ready), Next::Read)]
-                            .into_iter()
-                            .min_by_key(|(at, _)| *at)
+                        let free_at = free_at.max(ends) + others_first;
+                        [
+                            (free_at.max(ready), Next::Acquire),
+                            (look.max(ready), Next::Read),
+                        ]
+                        .into_iter()
+                        .min_by_key(|(at, _)| *at)
                     }
                 }
             }
@@ -396,6 +409,15 @@ impl Election {
             .into_iter()
             .flatten()
             .min_by_key(|(at, _)| *at)
+    }
+
+    /// How long the others may take a free lease before us. What nobody but us can take at once, or should, is not put off.
+    fn others_first(&self) -> Duration {
+        let only_ours = matches!(self.knowledge.claim(), Claim::Own | Claim::FormerSelf);
+        match self.gives_way && !only_ours && !self.is_named_heir() {
+            true => self.config.timings.heir_patience(),
+            false => Duration::ZERO,
+        }
     }
 
     fn nothing_to_release(&self) -> bool {

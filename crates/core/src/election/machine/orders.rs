@@ -105,6 +105,14 @@ impl Election {
         self.outputs.push_back(output);
     }
 
+    /// Whether what we know is a release to us.
+    pub(super) fn is_named_heir(&self) -> bool {
+        let released = |r: &&Record| r.released_by_its_holder();
+        let release = self.knowledge.record().filter(released);
+        let heir = release.and_then(|r| r.signed()?.heir.as_ref());
+        heir == Some(&self.config.identity)
+    }
+
     /// A release may name the one that is to go first. Whoever touches the record meanwhile does not put the others off.
     pub(super) fn let_heir_go_first(&mut self, now: Moment) {
         let released = self

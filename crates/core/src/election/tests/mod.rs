@@ -2,6 +2,7 @@
 
 mod candidate;
 mod doubt;
+mod giving_way;
 mod leader;
 mod leaving;
 mod orders;
