@@ -120,6 +120,18 @@ impl Plan {
         }
     }
 
+    /// The same for preStop hooks.
+    pub(crate) fn draw_hooks(&mut self, seed: u64, without: Without) {
+        let rng = &mut Rng::from_seed(seed ^ 0x0068_6f6f_6b73);
+        if self.one_machine || !rng.percent(10) || without.contains(Counter::HookBegins) {
+            return;
+        }
+        for _ in 0..rng.between(1, 4) {
+            let at = rng.between(0, self.calm_at);
+            self.faults.push((at, rng.pick(Fault::HOOKS)));
+        }
+    }
+
     pub(crate) fn graceful(&self) -> bool {
         self.policy.on_loss == OnLoss::Graceful
     }

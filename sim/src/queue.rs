@@ -148,6 +148,10 @@ pub(crate) enum ToSoloist {
     Pong {
         tree: TreeIndex,
     },
+    /// The Pod's end is near.
+    HookBegins,
+    /// It is not, after all.
+    HookEnds,
     StopSignal,
     HandOver,
 }

@@ -124,6 +124,8 @@ impl World {
             // Of a watch that another one has taken the place of.
             ToSoloist::Watch { .. } | ToSoloist::WatchBroken { .. } => {}
             ToSoloist::Tree { tree, event } => self.feed_tree_event(host, soloist, tree, event),
+            ToSoloist::HookBegins => soloist.node.give_way(true),
+            ToSoloist::HookEnds => soloist.node.give_way(false),
             ToSoloist::StopSignal => {
                 if soloist.node.state() == StateName::Terminating {
                     self.note_disturbance(host, self.now);

@@ -124,6 +124,8 @@ counters! {
     RuntimeLosesTrack = "fault: runtime loses track of a container that runs, and reports an end",
     /// The kubelet is stopped, or is slow.
     KubeletMute = "fault: kubelet reports nothing for a while",
+    /// A standby's, or a leader's.
+    HookBegins = "fault: a preStop hook begins; SIGTERM follows it, or does not",
     /// Replicas with different timings.
     MixedTimings = "fault: replicas with different timings",
     /// Another elector.

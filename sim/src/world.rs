@@ -37,6 +37,8 @@ pub(crate) struct World {
     pub(crate) late_until: Nanos,
     /// The last stop signal or wish for a handover arrives then.
     pub(crate) asked_until: Nanos,
+    /// When the last preStop hook is over.
+    pub(crate) hooks_until: Nanos,
     /// One request was swallowed, and nothing else is wrong.
     pub(crate) stalled_request: Option<StalledRequest>,
     /// Somebody has run the job to its end.
@@ -65,6 +67,7 @@ impl World {
         let mut plan = Plan::draw(&mut rng, options.without);
         plan.draw_orders(seed, options.without);
         plan.draw_deaths(seed, options.without);
+        plan.draw_hooks(seed, options.without);
         let hosts: Vec<_> = (0..plan.replicas + usize::from(plan.client_go))
             .map(|id| Host::draw(&mut rng, id, &plan))
             .collect();
@@ -87,6 +90,7 @@ impl World {
             edited_promise: None,
             late_until: 0,
             asked_until: 0,
+            hooks_until: 0,
             stalled_request: None,
             job_done: false,
             next_soloist: 0,

@@ -42,6 +42,7 @@ impl World {
             + self.pleas_for_patience()
             + self.pending_wishes()
             + self.pending_orders()
+            + self.pending_hooks()
     }
 
     /// The longest that anybody may have been promised.
@@ -194,6 +195,28 @@ impl World {
             true => {
                 nanos(policy.ladder.stop() + policy.cool_down)
                     + self.plan.longest_lease() / 2
+                    + longest.max().unwrap_or(0)
+                    + 5 * SECOND
+            }
+            false => 0,
+        }
+    }
+
+    /// Everybody may let everybody else go first, until the last hook is over; then somebody is told to stop.
+    fn pending_hooks(&self) -> Nanos {
+        let policy = self.plan.policy(0);
+        let longest = self.plan.timings.iter().map(|t| nanos(t.heir_patience()));
+        let unheard = |what: &Event| {
+            let what = match what {
+                Event::ToSoloist { what, .. } => what,
+                _ => return false,
+            };
+            matches!(what, ToSoloist::HookBegins | ToSoloist::HookEnds)
+        };
+        match self.hooks_until > self.now || self.is_held_back(unheard) {
+            true => {
+                self.hooks_until.saturating_sub(self.now)
+                    + nanos(policy.ladder.stop() + policy.cool_down)
                     + longest.max().unwrap_or(0)
                     + 5 * SECOND
             }

@@ -16,10 +16,10 @@ pub(crate) use orders::wall_time;
 pub(crate) const MOST_EDITED_SECONDS: u64 = 30;
 
 macro_rules! faults {
-    ($($name:ident),*; orders: $($order:ident),*; pods: $($pod:ident),* $(,)?) => {
+    ($($name:ident),*; orders: $($order:ident),*; pods: $($pod:ident),*; hooks: $($hook:ident),* $(,)?) => {
         /// A kind of fault; [`Counter`] says what each is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Fault { $($name,)* $($order,)* $($pod),* }
+        pub(crate) enum Fault { $($name,)* $($order,)* $($pod,)* $($hook),* }
 
         impl Fault {
             pub(crate) const ALL: &'static [Self] = &[$(Self::$name),*];
@@ -27,12 +27,15 @@ macro_rules! faults {
             pub(crate) const ORDERS: &'static [Self] = &[$(Self::$order),*];
             /// What is told of Pods, where it is.
             pub(crate) const PODS: &'static [Self] = &[$(Self::$pod),*];
+            /// preStop hooks, where there are any.
+            pub(crate) const HOOKS: &'static [Self] = &[$(Self::$hook),*];
 
             const fn counter(self) -> Counter {
                 match self {
                     $(Self::$name => Counter::$name,)*
                     $(Self::$order => Counter::$order,)*
-                    $(Self::$pod => Counter::$pod),*
+                    $(Self::$pod => Counter::$pod,)*
+                    $(Self::$hook => Counter::$hook),*
                 }
             }
         }
@@ -50,7 +53,8 @@ faults! {
     SlowDrain, IgnoresStop, CrashesAtOnce, CrashesLater, NeverReady, Sick, Descendants, CannotSpawn,
     SlowExec, SlowKill, StuckKill;
     orders: OrderHandover, OrderForAnotherTerm, OrderPause, OrderPauseStop, OrderResume;
-    pods: PodDeleted, PodFailed, SidecarEnds, RuntimeLosesTrack, KubeletMute,
+    pods: PodDeleted, PodFailed, SidecarEnds, RuntimeLosesTrack, KubeletMute;
+    hooks: HookBegins,
 }
 
 impl World {
@@ -77,7 +81,11 @@ impl World {
         if !Fault::ORDERS.contains(&fault)
             && !matches!(
                 fault,
-                Fault::StopSignal | Fault::HandOver | Fault::SlowDrain | Fault::IgnoresStop
+                Fault::StopSignal
+                    | Fault::HandOver
+                    | Fault::SlowDrain
+                    | Fault::IgnoresStop
+                    | Fault::HookBegins
             )
         {
             for host in 0..self.hosts.len() {
@@ -157,6 +165,7 @@ impl World {
             | Fault::SidecarEnds
             | Fault::RuntimeLosesTrack
             | Fault::KubeletMute => return self.spoil_pods(fault, host, until),
+            Fault::HookBegins => return self.begin_hook(host, until),
             Fault::SlowDrain
             | Fault::IgnoresStop
             | Fault::CrashesAtOnce

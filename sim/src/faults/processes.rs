@@ -65,6 +65,24 @@ impl World {
         true
     }
 
+    /// The preStop hook tells soloist that its end is near. Mostly SIGTERM follows; a hook may also fail, or give up.
+    pub(super) fn begin_hook(&mut self, host: HostId, until: Nanos) -> bool {
+        if self.is_client_go(host) {
+            return false;
+        }
+        let Some(id) = self.hosts[host].soloist.as_ref().map(|s| s.id) else {
+            return false;
+        };
+        let end = match self.rng.percent(70) {
+            true => ToSoloist::StopSignal,
+            false => ToSoloist::HookEnds,
+        };
+        self.send_to_soloist(host, id, MILLI, ToSoloist::HookBegins);
+        self.send_to_soloist(host, id, until - self.now, end);
+        self.hooks_until = self.hooks_until.max(until);
+        true
+    }
+
     pub(super) fn freeze_soloist(&mut self, host: HostId, until: Nanos) -> bool {
         let Some(soloist) = &mut self.hosts[host].soloist else {
             return false;
