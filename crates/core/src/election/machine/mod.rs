@@ -386,12 +386,10 @@ impl Election {
                     Some(ends) => {
                         let look = requests.looked_at + self.config.timings.lease().get();
                         let free_at = free_at.max(ends) + others_first;
-                        [
-                            (free_at.max(ready), Next::Acquire),
-                            (look.max(ready), Next::Read),
-                        ]
-                        .into_iter()
-                        .min_by_key(|(at, _)| *at)
+                        let acquire = (free_at.max(ready), Next::Acquire);
+                        [acquire, (look.max(ready), Next::Read)]
+                            .into_iter()
+                            .min_by_key(|(at, _)| *at)
                     }
                 }
             }
