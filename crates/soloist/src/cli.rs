@@ -336,6 +336,10 @@ pub(crate) struct StopArgs {
     /// The Pod's terminationGracePeriodSeconds; the timeouts below follow from it
     #[arg(long, env = "SOLOIST_GRACE_PERIOD", value_parser = duration, default_value = "30s", value_name = "DURATION")]
     pub(crate) grace_period: Duration,
+    /// What the kubelet gives the Pod where nobody deletes it, in a node's shutdown or an eviction, if that is less; needs the right to
+    /// get Pods
+    #[arg(long, env = "SOLOIST_KUBELET_GRACE_PERIOD", value_parser = duration, value_name = "DURATION")]
+    pub(crate) kubelet_grace_period: Option<Duration>,
     /// What the Pod's preStop hook takes of it
     #[arg(long, env = "SOLOIST_PRESTOP", value_parser = duration, default_value = "0s", value_name = "DURATION")]
     pub(crate) prestop: Duration,

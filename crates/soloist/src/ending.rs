@@ -9,8 +9,8 @@ use tokio::task::JoinHandle;
 
 use crate::own_pod::OwnPod;
 
-/// The kubelet leaves this much, even if the hook took all of the grace period.
-const LEAST: Duration = Duration::from_secs(2);
+/// The kubelet leaves this much, even if the hook took all of the grace period, or it gives none.
+pub(crate) const LEAST: Duration = Duration::from_secs(2);
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Ending {
     grace: Duration,
     /// What the hook takes, as we were told.
     assumed: Duration,
+    /// What the kubelet gives without anybody's deletion, as we were told.
+    by_kubelet: Option<Duration>,
     prestop: Option<Hook>,
     /// When we were asked to stop.
     stopping: Option<Moment>,
@@ -39,10 +41,17 @@ impl Ending {
         Self {
             grace,
             assumed,
+            by_kubelet: None,
             prestop: None,
             stopping: None,
             lookup: None,
         }
+    }
+
+    /// What the kubelet gives where nobody deletes the Pod, if that is less.
+    pub(crate) const fn by_kubelet(mut self, grace: Option<Duration>) -> Self {
+        self.by_kubelet = grace;
+        self
     }
 
     pub(crate) fn prestop_begins(&mut self, now: Moment) {
@@ -116,7 +125,8 @@ impl Ending {
 
     fn look_up(&mut self) {
         if let Some(pod) = OwnPod::find() {
-            let asking = async move { pod.grace_period().await };
+            let by_kubelet = self.by_kubelet;
+            let asking = async move { pod.grace_period(by_kubelet).await };
             self.lookup = Some(tokio::spawn(asking));
         }
     }

@@ -72,9 +72,13 @@ impl OwnPod {
         store.client().await.map_err(|error| broken(&error))
     }
 
-    /// The grace period that this Pod has: of its deletion, or as its manifest says.
-    pub(crate) async fn grace_period(&self) -> Option<Duration> {
-        grace_period_of(&self.read().await?)
+    /// The grace period that this Pod has: of its deletion, or as its manifest says; and no more than `by_kubelet` where its kubelet
+    /// ends it without anybody's deletion.
+    pub(crate) async fn grace_period(&self, by_kubelet: Option<Duration>) -> Option<Duration> {
+        let pod = self.read().await?;
+        let grace = grace_period_of(&pod)?;
+        let less = by_kubelet.filter(|_| is_ended_by_kubelet(&pod));
+        Some(less.map_or(grace, |less| less.min(grace)))
     }
 
     /// Whether the Pod has the network of its node, and so everybody's connections. `None` if we may not know.
@@ -118,6 +122,16 @@ fn grace_period_of(pod: &Value) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
+/// Nobody has deleted it; or only because its node says that it is not ready, as one does that shuts down.
+fn is_ended_by_kubelet(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let is_tainted = |condition: &Value| {
+        condition["type"] == "DisruptionTarget" && condition["reason"] == "DeletionByTaintManager"
+    };
+    pod["metadata"]["deletionTimestamp"].is_null()
+        || conditions.is_some_and(|all| all.iter().any(is_tainted))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -131,6 +145,19 @@ mod tests {
         pod["metadata"] = json!({ "deletionGracePeriodSeconds": 10 });
         assert_eq!(grace_period_of(&pod), Some(Duration::from_secs(10)));
         assert_eq!(grace_period_of(&json!({})), None);
+    }
+
+    #[test]
+    fn who_ends_a_pod_is_its_kubelet_unless_somebody_deletes_it() {
+        let mut pod = json!({ "metadata": {} });
+        assert!(is_ended_by_kubelet(&pod));
+        pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert!(!is_ended_by_kubelet(&pod));
+        let condition = |reason: &str| json!([{ "type": "DisruptionTarget", "reason": reason }]);
+        pod["status"]["conditions"] = condition("EvictionByEvictionAPI");
+        assert!(!is_ended_by_kubelet(&pod));
+        pod["status"]["conditions"] = condition("DeletionByTaintManager");
+        assert!(is_ended_by_kubelet(&pod));
     }
 
     #[test]

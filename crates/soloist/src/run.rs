@@ -118,7 +118,8 @@ impl Runner {
             signals,
             control,
             cluster,
-            ending: Ending::new(settings.grace_period, settings.prestop),
+            ending: Ending::new(settings.grace_period, settings.prestop)
+                .by_kubelet(settings.kubelet_grace_period),
             stop_requests: StopRequests::new(terminal.is_some()),
             terminal,
             service_manager: ServiceManager::of_this_process(clock::now()),

@@ -74,6 +74,18 @@ impl ServingArgs {
     }
 }
 
+/// What a Pod needs beside its hook for a node's shutdown, in which Kubernetes leaves it in its Services unless it is deleted.
+/// A node that shuts down is not ready.
+pub(crate) const TOLERATION: &str = "\
+- key: node.kubernetes.io/not-ready
+  operator: Exists
+  effect: NoExecute
+  tolerationSeconds: 0
+";
+
+/// The taint that it is about.
+pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
 /// An exec hook in the container where soloist is at this path, as an entry of the container.
 pub(crate) fn hook(soloist: &str, most: Duration) -> String {
     let most = match most.subsec_nanos() {

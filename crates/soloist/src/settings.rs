@@ -17,6 +17,7 @@ use crate::cli::{
     Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
     TimingArgs,
 };
+use crate::ending::LEAST as LEAST_GRACE;
 use crate::listener::{ListenAddress, Timeouts};
 use crate::store::{Location, StoreChoice, default_path};
 
@@ -29,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) policy: Policy,
     /// The Pod's, as we were told.
     pub(crate) grace_period: Duration,
+    /// What the kubelet gives it without anybody's deletion.
+    pub(crate) kubelet_grace_period: Option<Duration>,
     /// What the preStop hook takes of it, as we were told.
     pub(crate) prestop: Duration,
     pub(crate) stop_signal: Signal,
@@ -114,6 +117,7 @@ impl TryFrom<RunArgs> for Settings {
             identity,
             policy,
             grace_period: args.stopping.grace_period,
+            kubelet_grace_period: args.stopping.kubelet_grace_period,
             prestop: args.stopping.prestop,
             stop_signal: args.stopping.stop_signal,
             stop_to: args.stopping.stop_to.into(),
@@ -233,6 +237,13 @@ pub(crate) fn policy(
         stop: stopping.stop_timeout,
         ..LadderRequest::from_grace(stopping.grace_period)
     })?;
+    ensure!(
+        stopping
+            .kubelet_grace_period
+            .is_none_or(|grace| grace >= LEAST_GRACE),
+        "--kubelet-grace-period is less than {}, which every kubelet gives",
+        Human(LEAST_GRACE)
+    );
     ensure!(
         !health.health_interval.is_zero() && !health.health_timeout.is_zero(),
         "the health interval and timeout must be longer than 0s"

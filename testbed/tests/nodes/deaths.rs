@@ -63,6 +63,37 @@ async fn a_leader_that_dies_for_good_is_succeeded_within_two_seconds() {
     pods.group.end().await;
 }
 
+/// A kubelet that evicts sends SIGTERM and waits for two seconds. A child that ends by then is released, and so is one that soloist
+/// kills by then, because it was told how long it has. Nothing has to be reported.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_evicted_leader_that_ends_in_time_is_succeeded_within_two_seconds() {
+    let in_time = json!([{ "name": "SOLOIST_KUBELET_GRACE_PERIOD", "value": "2s" }]);
+    for (what, words, variables) in [
+        ("ends", &[][..], json!([])),
+        ("is killed in time", &["deaf"], in_time),
+    ] {
+        let Some(mut pods) = Pods::with("evicting", words, &variables).await else {
+            return;
+        };
+        pods.group.allow("", "pods", &["get"]).await;
+        let mut leader = pods.first().await;
+        let mut gaps = Vec::new();
+        for _ in 0..ROUNDS {
+            let (next, gap) = pods.evict(&leader).await;
+            gaps.push(gap);
+            pods.replace(&leader).await;
+            leader = next;
+        }
+        gaps.sort();
+        let (median, worst) = (gaps[gaps.len() / 2], gaps[gaps.len() - 1]);
+        eprintln!(
+            "evicted, {what}: median {median:?}, worst {worst:?} from SIGTERM to the next child"
+        );
+        assert!(median < GOAL && worst < WAITED_OUT, "{what}: {gaps:?}");
+        pods.group.end().await;
+    }
+}
+
 /// Its child does not care about SIGTERM, so that nothing is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_its_kubelet_evicts_is_succeeded_when_it_is_dead() {
@@ -73,20 +104,7 @@ async fn a_leader_that_its_kubelet_evicts_is_succeeded_when_it_is_dead() {
     let mut leader = pods.first().await;
     let mut reported = Vec::new();
     for round in 1..=ROUNDS {
-        let node = pods.group.node_of(&leader.identity).await;
-        let pod = pods.group.pods().get(&leader.identity).await.unwrap();
-        let folder = format!(
-            "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/scratch/big",
-            pod.metadata.uid.unwrap()
-        );
-        let copy = ["if=/dev/zero", &format!("of={folder}"), "bs=1M", "count=8"];
-        node.run("dd", &copy).unwrap();
-        let asked = pods
-            .group
-            .await_event(|event| event.what == "TERM" && event.token == leader.token)
-            .await;
-        let next = pods.next(&leader).await;
-        let gap = next.at.saturating_sub(asked.at);
+        let (next, gap) = pods.evict(&leader).await;
         let status = pods
             .group
             .pods()
@@ -212,6 +230,14 @@ impl Pods {
         Self::of(prefix, words, &json!({})).await
     }
 
+    async fn with(prefix: &str, words: &[&str], variables: &Value) -> Option<Self> {
+        let mut pods = Self::start(prefix, words).await?;
+        let container = &mut pods.spec["containers"][0];
+        let all = container["env"].as_array_mut().unwrap();
+        all.extend(variables.as_array().unwrap().iter().cloned());
+        Some(pods)
+    }
+
     async fn of(prefix: &str, words: &[&str], more: &Value) -> Option<Self> {
         let group = Group::create(prefix).await?;
         let mut spec = pod_spec();
@@ -286,6 +312,24 @@ impl Pods {
             assert!(Instant::now() < deadline, "{leader:?} does not die");
             sleep(Duration::from_millis(20)).await;
         }
+    }
+
+    /// It has written more than it may. The next start, and the time to it from SIGTERM.
+    async fn evict(&self, leader: &Event) -> (Event, Duration) {
+        let group = &self.group;
+        let node = group.node_of(&leader.identity).await;
+        let pod = group.pods().get(&leader.identity).await.unwrap();
+        let file = format!(
+            "/var/lib/kubelet/pods/{}/volumes/kubernetes.io~empty-dir/scratch/big",
+            pod.metadata.uid.unwrap()
+        );
+        let copy = ["if=/dev/zero", &format!("of={file}"), "bs=1M", "count=8"];
+        node.run("dd", &copy).unwrap();
+        let is_asked = |event: &Event| event.what == "TERM" && event.token == leader.token;
+        let asked = group.await_event(is_asked).await;
+        let next = self.next(leader).await;
+        let gap = next.at.saturating_sub(asked.at);
+        (next, gap)
     }
 
     /// Another standby in its place.

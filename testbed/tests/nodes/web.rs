@@ -1,6 +1,7 @@
 //! A web Deployment under constant load through kube-proxy, while its Pods are replaced.
 
 mod leader;
+mod shutdown;
 mod stage;
 
 use std::collections::BTreeMap;
@@ -8,20 +9,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use kube::ResourceExt;
-use kube::api::{DeleteParams, ListParams, LogParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use crate::group::{Group, pod_spec};
-use crate::ladder::{KEPT, set_finalizers};
-use crate::load::{Counts, Lost};
+use crate::load::Counts;
 use crate::{PATIENCE, images};
-use stage::{
-    LOOK, allow_prestop, await_gone, await_only, begin_load, deploy, deploy_behind, time_ends,
-    undeploy,
-};
+use stage::{allow_prestop, await_gone, await_only, begin_load, deploy, time_ends, undeploy};
 
 const REPLICAS: u8 = 3;
 /// Of each variant that is compared.
@@ -256,91 +252,6 @@ async fn scaling_down_and_draining_a_node_lose_no_request() {
     assert!(counts.lost.is_empty(), "{:#?}", counts.lost);
     undeploy(&group).await;
     group.end().await;
-}
-
-/// The kubelet ends its Pods itself then. Nobody deletes them, nobody asks for their readiness any more, and so they stay in their
-/// EndpointSlices to the end: who comes until then is served, and who comes later is refused. A Pod that does not tolerate a node
-/// that is not ready is deleted as well, and that takes it out in time.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_shuts_down_cuts_no_request_and_loses_none_of_pods_that_do_not_tolerate_it() {
-    let Some(group) = Group::create("shutdown").await else {
-        return;
-    };
-    allow_prestop(&group).await;
-    for tolerates in [true, false] {
-        let mut spec = Variant::Soloist.spec();
-        if !tolerates {
-            spec["tolerations"] = json!([{
-                "key": "node.kubernetes.io/not-ready",
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": 0,
-            }]);
-        }
-        let lost = shut_down(&group, spec, tolerates).await;
-        let is_cut = lost.iter().any(|lost| lost.had_a_connection);
-        assert!(!is_cut && (tolerates || lost.is_empty()), "{lost:#?}");
-    }
-    group.end().await;
-}
-
-async fn shut_down(group: &Group, spec: Value, tolerates: bool) -> Vec<Lost> {
-    let address = deploy_behind(group, spec, &json!({ "app": "demo" })).await;
-    let load = begin_load(group, address).await;
-    // Where the load comes from stays as it is.
-    let node = &group.cluster.nodes()[1];
-    let here = ListParams::default().fields(&format!("spec.nodeName={}", node.name()));
-    let pods = group.pods().list(&here).await.unwrap().items;
-    assert!(!pods.is_empty(), "nothing runs on {}", node.name());
-    for pod in &pods {
-        set_finalizers(group, &pod.name_any(), &[KEPT]).await;
-    }
-    let began = Instant::now();
-    node.shut_down(true).unwrap();
-    let mut ends = Vec::new();
-    let mut said = Vec::new();
-    for pod in &pods {
-        let name = pod.name_any();
-        let end = await_end(group, &name).await;
-        ends.push((end, began.elapsed()));
-        let log = group.pods().logs(&name, &LogParams::default()).await;
-        let log = log.unwrap_or_default();
-        let hooks = log.lines().filter(|line| line.contains("took="));
-        said.extend(hooks.map(str::to_owned));
-        set_finalizers(group, &name, &[]).await;
-    }
-    let counts = tokio::task::spawn_blocking(|| load.end()).await.unwrap();
-    eprintln!(
-        "a node shuts down, {:?} for its Pods, which {} it: {} answered, {} lost; exit codes and times {ends:?}\n{said:#?}",
-        testbed::Node::SHUTDOWN_GRACE,
-        if tolerates {
-            "tolerate"
-        } else {
-            "do not tolerate"
-        },
-        counts.answered,
-        counts.lost.len()
-    );
-    node.shut_down(false).unwrap();
-    assert!(ends.iter().all(|(code, _)| *code == 0), "{ends:?}");
-    undeploy(group).await;
-    let ready = group.cluster.wait_until_ready(PATIENCE);
-    ready.await.unwrap();
-    counts.lost
-}
-
-/// The exit code of its container.
-async fn await_end(group: &Group, pod: &str) -> i32 {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let seen = group.pods().get(pod).await.unwrap();
-        let status = seen.status.and_then(|s| s.container_statuses?.pop());
-        if let Some(ended) = status.and_then(|status| status.state?.terminated) {
-            return ended.exit_code;
-        }
-        assert!(Instant::now() < deadline, "{pod} does not end");
-        sleep(LOOK).await;
-    }
 }
 
 async fn scale(group: &Group, replicas: u8) {

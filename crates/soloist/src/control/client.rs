@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use rustix::process::geteuid;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -54,16 +55,15 @@ impl Running {
     /// The only one, or the one of this identity.
     pub(crate) async fn find(identity: Option<&str>) -> Result<Self, NotAsked> {
         let found = address::find().map_err(NotAsked::CannotLook)?;
-        let mut those = Vec::new();
-        for address in found {
+        let asked = found.into_iter().map(async |address| {
             let running = Self { address };
             // A socket whose owner does not answer is nobody's.
-            if let Ok(status) = running.ask(&Request::Status).await
-                && identity.is_none_or(|identity| status["identity"] == identity)
-            {
-                those.push(running);
-            }
-        }
+            let status = running.ask(&Request::Status).await.ok()?;
+            let is_meant = identity.is_none_or(|identity| status["identity"] == identity);
+            is_meant.then_some(running)
+        });
+        // All at once, so that several that do not answer cost no more than one.
+        let mut those: Vec<Self> = join_all(asked).await.into_iter().flatten().collect();
         match (those.pop(), identity) {
             (Some(running), _) if those.is_empty() => Ok(running),
             (Some(_), _) => Err(NotAsked::Several),

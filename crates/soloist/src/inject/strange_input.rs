@@ -183,6 +183,10 @@ fn a_server_of_which_all_replicas_run_gets_the_hook_and_no_right_to_a_lease() {
         new.text
     );
     assert!(!new.text.contains("resources: [leases]"), "{}", new.text);
+    let toleration = serde_json::json!({
+        "key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 0,
+    });
+    assert_eq!(after["tolerations"], serde_json::json!([toleration]));
 
     let same = inject(&["--store", "none"], &new.text).unwrap();
     assert_eq!(same.text, new.text, "a second time");
@@ -205,6 +209,29 @@ fn a_server_of_which_all_replicas_run_gets_the_hook_and_no_right_to_a_lease() {
         new.text
     );
     assert!(new.text.contains("resources: [leases]"), "{}", new.text);
+}
+
+#[test]
+fn what_a_pod_tolerates_stays_as_it_is() {
+    let with = |own: &str| {
+        let text = PLAIN.replace(
+            "      volumes:",
+            &format!("      tolerations: {own}\n      volumes:"),
+        );
+        let new = inject(&["--store", "none"], &text).unwrap();
+        pod(&new.text)["tolerations"].as_array().unwrap().clone()
+    };
+    let other = with("[{key: gpu, operator: Exists}]");
+    let keys: Vec<_> = other.iter().map(|one| one["key"].as_str()).collect();
+    assert_eq!(keys, [Some("node.kubernetes.io/not-ready"), Some("gpu")]);
+    for own in [
+        "[{operator: Exists}]",
+        "[{key: node.kubernetes.io/not-ready, operator: Exists, tolerationSeconds: 60}]",
+    ] {
+        assert_eq!(with(own).len(), 1, "{own}");
+    }
+    let electing = inject(&[], PLAIN).unwrap();
+    assert!(!electing.text.contains("tolerations"), "{}", electing.text);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::delivery::{FOLDER, VOLUME};
 use crate::duration;
 use crate::manifests::Rights;
 use crate::manifests::yaml::{list, string};
-use crate::serving::hook;
+use crate::serving::{NOT_READY, TOLERATION, hook};
 use crate::settings;
 
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
@@ -77,6 +77,9 @@ impl<'a> Workload<'a> {
         edits.add_items(container, "env", &variables)?;
         if let Some(most) = args.serving.longest_hook(&args.run) {
             add_hook(container, &args.delivery.path(), most, edits)?;
+            if !says_what_it_does_on_a_node_that_is_not_ready(pod) {
+                edits.add_items(pod, "tolerations", TOLERATION)?;
+            }
         }
         if let Some(mount) = args.delivery.mount() {
             edits.add_items(container, "volumeMounts", &mount)?;
@@ -328,6 +331,14 @@ fn refuse_what_cannot_be(pod: &Node, container: &Node, args: &InjectArgs) -> any
         "its container mounts something at {FOLDER} already, where soloist comes: mount it elsewhere, or take --delivery in-image"
     );
     Ok(())
+}
+
+/// A toleration without a key is one of every taint.
+fn says_what_it_does_on_a_node_that_is_not_ready(pod: &Node) -> bool {
+    let own = pod.get(&["tolerations"]).map_or(&[][..], Node::items);
+    let keys = own.iter().map(|item| item.text_at(&["key"]));
+    keys.into_iter()
+        .any(|key| matches!(key, None | Some("" | NOT_READY)))
 }
 
 /// `soloist prestop` as the preStop hook.

@@ -71,6 +71,7 @@ struct ElectionMetrics {
     term: Gauge,
     token: Gauge,
     validity: Gauge<f64, AtomicU64>,
+    paused: Gauge,
     renewals: Histogram,
     losses: ByKind<6>,
 }
@@ -197,6 +198,12 @@ impl ElectionMetrics {
             Unit::Seconds,
             validity.clone(),
         );
+        let paused = Gauge::default();
+        registry.register(
+            "soloist_paused",
+            "Whether the lease is paused, so that nobody may take it: 1 if it is, 0 if not",
+            paused.clone(),
+        );
         let renewals = Histogram::new([
             0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
         ]);
@@ -225,6 +232,7 @@ impl ElectionMetrics {
             term,
             token,
             validity,
+            paused,
             renewals,
             losses,
         }
@@ -234,6 +242,7 @@ impl ElectionMetrics {
         let lease = snapshot.lease.as_ref();
         let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         self.master.set(i64::from(lease.is_some()));
+        self.paused.set(i64::from(snapshot.pause.is_some()));
         self.term
             .set(lease.map_or(0, |lease| number(lease.term.get())));
         self.token

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use soloist_core::ids::{Identity, Term, Token, TreeId};
 use soloist_core::node::{Node, Notice, TreeCommand, TreeEvent};
+use soloist_core::orders::Pause;
 use soloist_core::replica::StateName;
 use soloist_core::time::Moment;
 use soloist_elector::carrier::Arrival;
@@ -43,6 +44,8 @@ pub(super) struct Snapshot {
     pub(super) ending: bool,
     pub(super) restarts: u64,
     pub(super) child: ChildSeen,
+    /// Nobody may take the lease.
+    pub(super) pause: Option<Pause>,
 }
 
 impl Snapshot {
@@ -57,6 +60,7 @@ impl Snapshot {
             ending: false,
             restarts: 0,
             child: ChildSeen::default(),
+            pause: None,
         }
     }
 }
@@ -94,6 +98,7 @@ pub(crate) fn publish(about: About, dropped_lines: DroppedLines) -> (Publisher, 
         changes,
         events: Events::new(Arc::clone(&metrics), about.elects),
         child: ChildWatch::default(),
+        pause: None,
         heartbeat: heartbeat.clone(),
     };
     let published = Published {
@@ -115,6 +120,7 @@ pub(crate) struct Publisher {
     changes: watch::Sender<Timeline>,
     events: Events,
     child: ChildWatch,
+    pause: Option<Pause>,
     heartbeat: Heartbeat,
 }
 
@@ -145,19 +151,28 @@ impl Publisher {
             token: tenure.token(),
             valid_until: tenure.valid_until(),
         });
-        let (restarts, child) = (self.events.restarts(), self.child.seen());
+        let (restarts, child, pause) = (self.events.restarts(), self.child.seen(), self.pause);
         self.snapshots.send_if_modified(|published| {
             let has_been_up = published.has_been_up || state == StateName::Leader;
-            let same = (state, lease, contact, has_been_up, ending, restarts, child)
-                == (
-                    published.state,
-                    published.lease,
-                    published.contact,
-                    published.has_been_up,
-                    published.ending,
-                    published.restarts,
-                    published.child,
-                );
+            let same = (
+                state,
+                lease,
+                contact,
+                has_been_up,
+                ending,
+                restarts,
+                child,
+                pause,
+            ) == (
+                published.state,
+                published.lease,
+                published.contact,
+                published.has_been_up,
+                published.ending,
+                published.restarts,
+                published.child,
+                published.pause,
+            );
             if same && published.leader.as_ref() == leader {
                 return false;
             }
@@ -170,6 +185,7 @@ impl Publisher {
                 ending,
                 restarts,
                 child,
+                pause,
             };
             self.changes
                 .send_if_modified(|timeline| timeline.record(clock::now(), published));
@@ -182,6 +198,9 @@ impl Publisher {
     }
 
     pub(crate) fn notice(&mut self, notice: &Notice) {
+        if let Notice::Paused(pause) = notice {
+            self.pause = *pause;
+        }
         self.events.notice(notice);
     }
 

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use soloist_core::ids::Identity;
 use soloist_core::replica::StateName;
 use soloist_elector::clock;
+use soloist_elector::orders::timestamp;
 
 use super::published::{About, Contact, Published};
 use crate::notices::without_leaders;
@@ -48,6 +49,10 @@ pub(super) fn json(published: &Published) -> String {
         status["leader"] = json!(snapshot.leader.as_ref().map(Identity::as_str));
         status["lease"] = lease.unwrap_or(Value::Null);
         status["lost_lease"] = about.timeouts.loss();
+        status["paused"] = json!(snapshot.pause.map(|pause| {
+            let until = pause.until.and_then(timestamp);
+            json!({ "stop": pause.stop, "until": until.map(|until| until.to_string()) })
+        }));
         status["store_answers"] = json!(snapshot.contact == Contact::Heard);
     }
     line(&status)

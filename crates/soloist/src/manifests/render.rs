@@ -7,7 +7,7 @@ use super::ManifestsArgs;
 use super::rights::{Rights, labels, metadata};
 use super::yaml::{indented, list, string};
 use crate::delivery::HARDENED;
-use crate::serving::hook;
+use crate::serving::{TOLERATION, hook};
 
 /// All objects of one program.
 pub(super) struct Documents<'a> {
@@ -136,6 +136,14 @@ topologySpreadConstraints:
                 indented(&selector, 2)
             ),
         };
+        let tolerations = match args.serving.waits_for_traffic() {
+            true => format!(
+                "# A node that shuts down is not ready, and then the Pod is deleted, which alone takes it out of its Services before its end.
+tolerations:
+{TOLERATION}"
+            ),
+            false => String::new(),
+        };
         let container = indented(&self.container(), 2);
         let init = section("initContainers", args.delivery.init_container());
         let volumes = section(
@@ -157,7 +165,7 @@ securityContext:
   runAsGroup: {user}
   seccompProfile:
     type: RuntimeDefault
-{spread}{init}containers:
+{spread}{tolerations}{init}containers:
 - name: {name}
 {container}{volumes}",
             name = string(&args.name),

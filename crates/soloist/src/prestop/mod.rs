@@ -96,6 +96,11 @@ impl PrestopArgs {
         let took = clock::now().since(began);
         let report = format!("{left}; {silent}");
         say(&format!("{}: {report}", Human(rounded(took))));
+        // One that did not listen yet when the hook began can still be told what is left.
+        let told = match told {
+            Told(None) => Told::find(self.identity.as_deref()).await,
+            found => found,
+        };
         told.ask(&Request::PrestopEnds { took, report }).await;
         Ok(())
     }

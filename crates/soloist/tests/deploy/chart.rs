@@ -204,13 +204,13 @@ fn deployment(plain: &str, variants: &Variants<'_>) -> String {
             "{indent}{{{{- with .Values.{key} }}}}\n{indent}{key}: {{{{ toJson . }}}}\n{indent}{{{{- end }}}}\n"
         )
     };
-    let of_the_pod: String = [
-        "imagePullSecrets",
-        "nodeSelector",
-        "tolerations",
-        "affinity",
+    let tolerations = "      {{- with include \"soloist.tolerations\" . }}\n      tolerations: {{ . }}\n      {{- end }}\n";
+    let of_the_pod = [
+        optional("imagePullSecrets", "      "),
+        optional("nodeSelector", "      "),
+        tolerations.to_owned(),
+        optional("affinity", "      "),
     ]
-    .map(|key| optional(key, "      "))
     .concat();
     let is = |how: &str| format!("{{{{- if eq .Values.soloist.delivery \"{how}\" }}}}\n");
     let any = "{{- if or (ne .Values.soloist.delivery \"in-image\") .Values.writable }}\n";

@@ -176,6 +176,26 @@ fn what_the_schema_does_not_allow_is_refused_by_name() {
 }
 
 #[test]
+fn what_is_tolerated_stays_as_it_is_and_a_node_that_shuts_down_is_left() {
+    let own = r#"{"key":"gpu","operator":"Exists"}"#;
+    let everything = r#"{"operator":"Exists"}"#;
+    let waiting =
+        r#"{"key":"node.kubernetes.io/not-ready","operator":"Exists","tolerationSeconds":60}"#;
+    for (tolerated, many) in [(own, 2), (everything, 1), (waiting, 1)] {
+        let value = format!("tolerations=[{tolerated}]");
+        let values = [&PROGRAM[..], &[r#"store="none""#, &value]].concat();
+        let Some(given) = template(&values) else {
+            return;
+        };
+        let deployment = &objects(&given)["Deployment"];
+        let found = &deployment["spec"]["template"]["spec"]["tolerations"];
+        let own: serde_json::Value = serde_json::from_str(tolerated).unwrap();
+        assert_eq!(found[0], own);
+        assert_eq!(found.as_array().unwrap().len(), many, "{found}");
+    }
+}
+
+#[test]
 fn what_is_about_a_lease_is_refused_where_there_is_none() {
     for value in [
         "flowSchema=true",

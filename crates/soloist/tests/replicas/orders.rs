@@ -5,8 +5,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::harness::{Group, lease};
+use crate::harness::{Group, LIMIT, lease, wait_for};
+use crate::http::get;
+use crate::listener::pair;
+use crate::openmetrics::value;
 use crate::place;
 
 /// One command from outside, and how it ended.
@@ -156,6 +160,26 @@ fn nobody_succeeds_a_leader_that_dies_in_a_pause_until_it_is_resumed() {
 }
 
 #[test]
+fn a_pause_is_in_the_status_and_in_the_metrics_of_every_replica_until_it_is_over() {
+    let mut group = Group::new();
+    let replicas = pair(&mut group).map(|(_, at)| at);
+    for (command, is_paused) in [(&["pause", "--for", "1h"][..], true), (&["resume"], false)] {
+        assert_eq!(order(&group, command).code, 0);
+        for at in replicas {
+            wait_for("the pause, or its end", LIMIT, || {
+                let status: Value = serde_json::from_str(&get(at, "/status").body).unwrap();
+                let paused = &status["paused"];
+                let told = paused["stop"] == false && paused["until"].is_string();
+                let metrics = get(at, "/metrics").body;
+                let counted = value(&metrics, "soloist_paused", &[]) == 1.0;
+                let is_over = paused.is_null() && !counted;
+                (told && counted && is_paused || is_over && !is_paused).then_some(())
+            });
+        }
+    }
+}
+
+#[test]
 fn a_pause_that_stops_waits_for_the_drain_and_nobody_leads_until_it_is_resumed() {
     let group = of_three(&["drain=3000"]);
     let told = order(&group, &["pause", "--stop", "--wait"]);
@@ -213,7 +237,7 @@ fn the_status_tells_who_leads_and_follows_it() {
         told.text
     );
     let json = order(&group, &["status", "--output", "json"]);
-    let json: serde_json::Value = serde_json::from_str(&json.text).unwrap();
+    let json: Value = serde_json::from_str(&json.text).unwrap();
     assert_eq!(
         (json["leader"].as_str(), json["term"].as_u64()),
         (Some("r0"), Some(0))
@@ -236,7 +260,7 @@ fn an_order_that_is_written_into_the_record_by_hand_is_obeyed_or_told_as_refused
     let path = group.path("lease");
     let write = |value: &str| {
         let content = std::fs::read(&path).unwrap();
-        let mut record: serde_json::Value = serde_json::from_slice(&content).unwrap();
+        let mut record: Value = serde_json::from_slice(&content).unwrap();
         record["handover"] = value.into();
         let new = path.with_extension("new");
         std::fs::write(&new, record.to_string()).unwrap();

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 
-use crate::harness::{Group, LIMIT, SOLOIST, wait_for};
+use crate::harness::{Group, LIMIT, SOLOIST, lease, wait_for};
 use crate::http::{LISTEN, address, get};
 use crate::listener::wait_code;
 use crate::namespaces;
@@ -329,6 +329,28 @@ fn the_hook_ends_at_its_maximum_whatever_comes() {
         .wait_log("no silence on its ports until the end of --max");
 }
 
+#[test]
+fn a_soloist_that_listens_only_after_the_hook_has_begun_is_told_how_long_it_took() {
+    let mut group = Group::everywhere(&["--grace-period", "20s"]);
+    let name = unique_name();
+    let mut hook = Command::new(SOLOIST);
+    hook.args(["prestop", "--identity", &name, "--ports", "1"])
+        .args(["--settle", "1m", "--max", "8s"]);
+    let mut hook = clean(&mut hook).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(hook.stderr.take().unwrap()).lines();
+    let first = said.next().unwrap().unwrap();
+    assert!(first.contains("no soloist of the name"), "{first}");
+    let (replica, _) = group.lead(&name, &[], &[]);
+    assert_eq!(hook.wait().unwrap().code(), Some(0));
+    let log = group.replica(replica).log();
+    assert!(log.contains("preStop: not in a Pod"), "{log}");
+    group.replica(replica).signal(Signal::TERM);
+    assert_eq!(group.replica(replica).exit_code(), 0);
+    group
+        .replica(replica)
+        .wait_log("left of the grace period after preStop");
+}
+
 /// The hook goes on without it.
 #[test]
 fn a_soloist_that_is_stopped_holds_the_hook_up_for_a_moment_only() {
@@ -444,4 +466,23 @@ fn a_hook_on_a_standby_ends_its_readiness_and_nothing_else() {
     assert!(crate::harness::is_alive(start.pid));
     group.replica(first).signal(Signal::TERM);
     assert_eq!(group.replica(first).exit_code(), 0);
+}
+
+#[test]
+fn a_standby_whose_hook_has_begun_takes_a_free_lease_only_if_nobody_else_does() {
+    let mut group = Group::new();
+    let (leader, standby) = (unique_name(), unique_name());
+    let (first, _) = group.lead(&leader, &[], &[]);
+    let second = group.follow(&standby, &[], &[]);
+    let mut hook = Command::new(SOLOIST);
+    hook.args(["prestop", "--identity", &standby, "--ports", "1"])
+        .args(["--settle", "1ms", "--max", "3s"]);
+    assert!(clean(&mut hook).output().unwrap().status.success());
+    let asked = Instant::now();
+    group.replica(first).signal(Signal::TERM);
+    group.wait_start(&standby);
+    let took = asked.elapsed();
+    assert!(took >= lease() / 3, "{took:?}");
+    group.replica(second).signal(Signal::TERM);
+    assert_eq!(group.replica(second).exit_code(), 0);
 }

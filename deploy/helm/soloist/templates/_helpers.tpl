@@ -26,6 +26,16 @@
 {{- end }}
 {{- if $seconds }}{{ $seconds }}{{ end }}
 {{- end }}
+{{- /* The values' own, and where the hook is soloist's that for a node that shuts down, unless they say what is done on one that is not ready. */}}
+{{- define "soloist.tolerations" -}}
+{{- $all := .Values.tolerations | default list }}
+{{- $keys := list }}
+{{- range $all }}{{ $keys = append $keys (.key | default "") }}{{ end }}
+{{- if and (include "soloist.waits" .) (not (has "" $keys)) (not (has "node.kubernetes.io/not-ready" $keys)) }}
+{{- $all = append $all (dict "key" "node.kubernetes.io/not-ready" "operator" "Exists" "effect" "NoExecute" "tolerationSeconds" 0) }}
+{{- end }}
+{{- if $all }}{{ toJson $all }}{{ end }}
+{{- end }}
 {{- define "soloist.hasRights" -}}
 {{- if eq .Values.store "none" }}
 {{- if or .Values.extraRights .Values.labelRole .Values.flowSchema .Values.lease }}
