@@ -151,6 +151,10 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             r#"["pods"], verbs: [get, list]"#,
         ),
         ("is succeeded at once", r#"["pods"], verbs: [watch]"#),
+        (
+            "right after a rollback",
+            r#"["replicasets"], verbs: [list]"#,
+        ),
         ("--label-role", r#"["pods"], verbs: [patch]"#),
     ] {
         let line = found.text.lines().find(|line| line.contains(gives));

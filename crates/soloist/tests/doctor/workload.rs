@@ -176,6 +176,23 @@ async fn a_workload_that_is_not_there_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_does_not_say_which_lease_it_competes_for_is_told() {
+    let Some(patient) = Patient::new("nameless").await else {
+        return;
+    };
+    let mut deployment = printed(&patient);
+    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array_mut().unwrap();
+    variables.retain(|variable| variable["name"] != "SOLOIST_NAME");
+    let found = examine(&patient, &deployment).await;
+    assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says(
+        "× its name is known",
+        &["does not say which lease", "SOLOIST_NAME"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shell_in_front_and_the_nodes_processes_and_spare_time_are_told() {
     let Some(patient) = Patient::new("shell").await else {
         return;
