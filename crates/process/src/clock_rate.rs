@@ -35,7 +35,10 @@ mod tests {
             (9_167, 32_768_000, -82_800.0),
         ] {
             let found = rate(tick, frequency);
-            assert!((found - expected).abs() < 1e-6, "{tick} {frequency}: {found}");
+            assert!(
+                (found - expected).abs() < 1e-6,
+                "{tick} {frequency}: {found}"
+            );
         }
     }
 

@@ -290,6 +290,10 @@ pub(crate) struct PodArgs {
     /// Label this replica's Pod soloist.dev/role=leader or standby, so that a Service can select the leader; takes the right to patch Pods
     #[arg(long, env = "SOLOIST_LABEL_ROLE", value_parser = BoolishValueParser::new())]
     pub(crate) label_role: bool,
+    /// Hand over to a ready standby on another node when this one is cordoned or tainted for deletion, before the eviction comes; takes the
+    /// rights to get and list Pods, and to get and watch nodes
+    #[arg(long, env = "SOLOIST_LEAVE_CORDONED_NODE", value_parser = BoolishValueParser::new())]
+    pub(crate) leave_cordoned_node: bool,
 }
 
 #[derive(Debug, Args)]

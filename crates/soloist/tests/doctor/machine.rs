@@ -88,7 +88,12 @@ fn a_program_that_could_become_another_user_beyond_the_guards_reach_is_told() {
     );
 
     // An ordinary user, whom set-user-ID programs make another.
-    let ordinary = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
+    let ordinary = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
     doctor_below(&ordinary, &in_a_pod).assert_says(
         &format!("‼ {line}"),
         &["set-user-ID programs", "allowPrivilegeEscalation: false"],
@@ -185,7 +190,10 @@ fn doctor_in_version_2(pod: &[(&str, &str)]) -> Option<Findings> {
     let own = mount.join("kubepods/pod/container");
     fs::create_dir_all(&own).unwrap();
     fs::write(mount.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
-    for (folder, files) in [(own.parent().unwrap(), pod), (&own, &[("memory.max", "max")])] {
+    for (folder, files) in [
+        (own.parent().unwrap(), pod),
+        (&own, &[("memory.max", "max")]),
+    ] {
         for (file, text) in files {
             fs::write(folder.join(file), format!("{text}\n")).unwrap();
         }
