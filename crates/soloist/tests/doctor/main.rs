@@ -10,7 +10,7 @@
 //! | it knows who we are | `cluster::{a_token_that_the_server_does_not_know…, a_kubeconfig_that_is_only_half_there…}` |
 //! | its name is known | `workload::a_workload_that_does_not_say_which_lease…` |
 //! | may create, get, list, watch, update | `rights::{each_missing_verb…, the_rights_of_a_service_account…}` |
-//! | optional: … | `rights::with_the_least_rights…` (one that is missing breaks nothing) |
+//! | optional: … | `rights::with_the_least_rights…` (one that is missing breaks nothing), `workload::rights_that_a_deployments_own_flags_need…` |
 //! | prestop sees when its Pod is out…; the Pod's real grace period can be read | `no_election::a_deployment_without_an_election…` |
 //! | the namespace takes a lease | `cluster::{a_namespace_that_is_not_there…, a_quota…}` |
 //! | it is held | `lease::a_lease_that_nobody_has…` |

@@ -156,6 +156,10 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             r#"["replicasets"], verbs: [list]"#,
         ),
         ("--label-role", r#"["pods"], verbs: [patch]"#),
+        (
+            "--leave-cordoned-node",
+            r#"a ClusterRole's {apiGroups: [""], resources: ["nodes"], verbs: [get, watch]}"#,
+        ),
     ] {
         let line = found.text.lines().find(|line| line.contains(gives));
         let line = line.unwrap_or_else(|| panic!("{}", found.text));

@@ -28,8 +28,8 @@
 {{- end }}
 {{- define "soloist.hasRights" -}}
 {{- if eq .Values.store "none" }}
-{{- if or .Values.extraRights .Values.labelRole .Values.flowSchema .Values.lease }}
-{{- fail "lease, extraRights, labelRole and flowSchema are about a lease, and with store none there is none: leave them out" }}
+{{- if or .Values.extraRights .Values.labelRole .Values.leaveCordonedNode .Values.flowSchema .Values.lease }}
+{{- fail "lease, extraRights, labelRole, leaveCordonedNode and flowSchema are about a lease, and with store none there is none: leave them out" }}
 {{- end }}
 {{- if ne .Values.preset "standard" }}
 {{- fail "preset is about a lease, and with store none there is none: leave it out" }}
