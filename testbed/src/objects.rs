@@ -8,7 +8,9 @@ use k8s_openapi::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
         authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec},
         core::v1::{Namespace, ServiceAccount},
-        rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject},
+        rbac::v1::{
+            ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+        },
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -91,6 +93,39 @@ impl ControlPlane {
         create(&client, namespace, "create a RoleBinding", &binding).await?;
         for attributes in rules.iter().flat_map(|rule| attributes(namespace, rule)) {
             wait_until_allowed(&client, attributes, &user).await?;
+        }
+        Ok(())
+    }
+
+    /// Grants a user rights on what belongs to no namespace, and waits until the API server applies them.
+    pub async fn allow_in_cluster(&self, user: &str, rules: Vec<PolicyRule>) -> Result<(), Error> {
+        let client = self.admin_client().await?;
+        let doing = "create a ClusterRole";
+        let role = ClusterRole {
+            metadata: generated("testbed-"),
+            rules: Some(rules.clone()),
+            ..ClusterRole::default()
+        };
+        let (how, roles) = (PostParams::default(), Api::all(client.clone()));
+        let role: ClusterRole = roles
+            .create(&how, &role)
+            .await
+            .map_err(Error::kube(doing))?;
+        let name = role.metadata.name;
+        let binding = ClusterRoleBinding {
+            metadata: generated("testbed-"),
+            role_ref: RoleRef {
+                api_group: Some(RBAC.to_owned()),
+                kind: "ClusterRole".to_owned(),
+                name: name.expect("the API server names what it creates"),
+            },
+            subjects: Some(vec![Account::User(user).subject("").0]),
+        };
+        let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
+        let bound = bindings.create(&how, &binding).await;
+        bound.map_err(Error::kube("create a ClusterRoleBinding"))?;
+        for attributes in rules.iter().flat_map(|rule| attributes("", rule)) {
+            wait_until_allowed(&client, attributes, user).await?;
         }
         Ok(())
     }

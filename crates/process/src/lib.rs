@@ -24,6 +24,7 @@
 //! Closed standard streams are `/dev/null` for the child: the Rust runtime opens them before `main`.
 
 mod abandoned;
+mod clock_rate;
 mod command;
 pub mod guard;
 mod held;
@@ -43,6 +44,7 @@ mod tree;
 mod user;
 
 pub use abandoned::{StillThere, kill_abandoned_trees};
+pub use clock_rate::told_clock_rate;
 pub use command::{Command, StopTo};
 pub use held::{HeldSignals, hold_signals};
 pub use inherited::was_ignored;

@@ -250,6 +250,20 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// What the kernel was told about the rate of its clocks: how long a tick is, in microseconds, and by how many millionths it is
+/// corrected beside that, times 65536.
+pub(crate) fn clock_adjustment() -> io::Result<(i64, i64)> {
+    let mut told = MaybeUninit::<libc::timex>::zeroed();
+    // SAFETY: all zeroes is a valid one, and its `modes`, which are none, ask for no change; the kernel fills it in.
+    let told = unsafe {
+        if libc::adjtimex(told.as_mut_ptr()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        told.assume_init()
+    };
+    Ok((told.tick, told.freq))
+}
+
 /// The signal as rustix has it; real-time ones included.
 pub(crate) fn raw(signal: Signal) -> rustix::process::Signal {
     // SAFETY: `Signal` holds only numbers that exist and that libc does not keep to itself.

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::builder::{BoolishValueParser, Resettable};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{
+    ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 use clap_complete::Shell;
 use soloist_process::{Signal, StopTo};
 
@@ -94,7 +96,17 @@ impl Cli {
     /// What `run` would be told by these flags alone, whatever the variables are here.
     pub(crate) fn run_elsewhere(line: Vec<String>) -> Result<RunArgs, clap::Error> {
         let run = RunArgs::augment_args(clap::Command::new("soloist run"));
-        let run = run.mut_args(|arg| arg.env(Resettable::Reset));
+        let run = run.mut_args(|arg| match arg.get_action() {
+            // A variable gives it a value.
+            ArgAction::SetTrue => arg
+                .env(Resettable::Reset)
+                .action(ArgAction::Set)
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_value("false")
+                .default_missing_value("true"),
+            _ => arg.env(Resettable::Reset),
+        });
         RunArgs::from_arg_matches(&run.try_get_matches_from(line)?)
     }
 
@@ -290,6 +302,10 @@ pub(crate) struct PodArgs {
     /// Label this replica's Pod soloist.dev/role=leader or standby, so that a Service can select the leader; takes the right to patch Pods
     #[arg(long, env = "SOLOIST_LABEL_ROLE", value_parser = BoolishValueParser::new())]
     pub(crate) label_role: bool,
+    /// Hand over to a ready standby on another node when this one is cordoned or tainted for deletion, before the eviction comes; takes the
+    /// rights to get and list Pods, and to get and watch nodes
+    #[arg(long, env = "SOLOIST_LEAVE_CORDONED_NODE", value_parser = BoolishValueParser::new())]
+    pub(crate) leave_cordoned_node: bool,
 }
 
 #[derive(Debug, Args)]
@@ -511,6 +527,24 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::definition(false).debug_assert();
         Cli::definition(true).debug_assert();
+    }
+
+    #[test]
+    fn a_flag_without_a_value_is_read_from_its_variable_too() {
+        let read = |flag: &str| {
+            let line = ["soloist run", flag, "--", "program"].map(str::to_owned);
+            Cli::run_elsewhere(line.to_vec()).map(|args| args.pod.label_role)
+        };
+        for (flag, expected) in [
+            ("--label-role", true),
+            ("--label-role=true", true),
+            ("--label-role=1", true),
+            ("--label-role=false", false),
+            ("--once", false),
+        ] {
+            assert_eq!(read(flag).unwrap(), expected, "{flag}");
+        }
+        assert!(read("--label-role=perhaps").is_err());
     }
 
     #[test]

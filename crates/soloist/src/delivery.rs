@@ -26,7 +26,7 @@ pub(crate) struct DeliveryArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Delivery {
-    /// The kubelet mounts soloist's image as a volume: Kubernetes 1.35 and newer, with containerd 2.1 or CRI-O 1.31
+    /// The kubelet mounts soloist's image as a volume: Kubernetes 1.35 and newer (1.33 and 1.34 with the feature gate ImageVolume), with containerd 2.1 or CRI-O 1.31
     ImageVolume,
     /// An init container copies soloist into an emptyDir: any Kubernetes
     InitContainer,

@@ -8,13 +8,14 @@ use tokio::task::JoinHandle;
 use tracing::{debug, info};
 
 use crate::announce::{Asking, Refusal, Rule};
+use crate::cordon::Leaving;
 use crate::own_pod::OwnPod;
 use crate::workload_labels;
 
 /// More nodes are not looked at.
 const MOST_NODES: usize = 5;
 
-const RULE: Rule = Rule {
+pub(crate) const RULE: Rule = Rule {
     group: "",
     resource: "pods",
     verbs: "get, list",
@@ -166,22 +167,61 @@ fn newest_replica_set(sets: &[Value], own: &Value) -> Option<String> {
     Some(hash.as_str()?.to_owned())
 }
 
-async fn prefer_open_nodes(asking: &Asking, candidates: Vec<Candidate>) -> Option<Candidate> {
-    let mut cordoned = Vec::new();
-    for candidate in candidates.iter().take(MOST_NODES) {
-        if cordoned.contains(&candidate.node) {
-            continue;
+/// Why it is not known who could lead elsewhere.
+#[derive(Debug)]
+pub(crate) enum Unknown {
+    Pods(Refusal),
+    Nodes(Refusal),
+}
+
+/// Who could lead instead on another node than this, one that stays.
+pub(crate) async fn elsewhere(
+    asking: &Asking,
+    pod: &OwnPod,
+    node: &str,
+) -> Result<Option<Identity>, Unknown> {
+    let candidates = candidates(asking, pod).await.map_err(Unknown::Pods)?;
+    let mut nodes = Nodes::default();
+    for candidate in candidates.iter().filter(|c| c.node != node) {
+        match nodes.stays(asking, &candidate.node).await {
+            Ok(true) => return Ok(Identity::try_new(&candidate.name).ok()),
+            Ok(false) => {}
+            Err(refusal) => return Err(Unknown::Nodes(refusal)),
         }
-        let path = format!("/api/v1/nodes/{}", candidate.node);
-        match asking.get(&path).await {
-            Ok(node) if node.pointer("/spec/unschedulable") == Some(&Value::Bool(true)) => {
-                cordoned.push(candidate.node.clone());
-            }
-            // Open; or we may not look.
-            Ok(_) | Err(_) => return Some(candidate.clone()),
+    }
+    Ok(None)
+}
+
+async fn prefer_open_nodes(asking: &Asking, candidates: Vec<Candidate>) -> Option<Candidate> {
+    let mut nodes = Nodes::default();
+    for candidate in &candidates {
+        match nodes.stays(asking, &candidate.node).await {
+            Ok(false) => {}
+            // It stays; or we may not look.
+            Ok(true) | Err(_) => return Some(candidate.clone()),
         }
     }
     candidates.into_iter().next()
+}
+
+/// What was found of nodes, each asked for once, and not too many.
+#[derive(Default)]
+struct Nodes(Vec<(String, bool)>);
+
+impl Nodes {
+    /// Whether it is not to be emptied. What was not looked at does not count as one that stays.
+    async fn stays(&mut self, asking: &Asking, node: &str) -> Result<bool, Refusal> {
+        if let Some((_, stays)) = self.0.iter().find(|(name, _)| name == node) {
+            return Ok(*stays);
+        }
+        if self.0.len() == MOST_NODES {
+            return Ok(false);
+        }
+        let object = asking.get(&format!("/api/v1/nodes/{node}")).await?;
+        let stays = Leaving::of(&object).is_none();
+        self.0.push((node.to_owned(), stays));
+        Ok(stays)
+    }
 }
 
 /// A Pod that could lead.

@@ -8,13 +8,16 @@ use soloist_core::election::Loss;
 use soloist_core::ids::{Identity, TreeId};
 use soloist_core::node::{Notice, TreeCommand, TreeEvent};
 use soloist_core::orders::Ordered;
+use soloist_core::replica::StateName;
 use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::time::timeout;
 use tracing::debug;
 
 use crate::announce::Announcer;
+use crate::cordon::{Cordon, Move};
 use crate::heirs::HeirSearch;
+use crate::settings::InPod;
 
 /// A planned stop waits no longer than this for its Pod to show that it does not lead.
 const LONGEST_FOR_ROLE: Duration = Duration::from_secs(1);
@@ -26,11 +29,23 @@ pub(crate) struct InCluster {
     store: Option<KubernetesStore>,
     identity: Identity,
     announcer: Announcer,
+    cordon: Option<Cordon>,
+    may_move: MayMove,
     heirs: Option<HeirSearch>,
     /// Somebody has named the heir of this term.
     heir_is_ordered: bool,
     is_lost: bool,
     held: Option<HeldStop>,
+}
+
+/// Whether another replica could lead instead of us now, by all that we know.
+#[derive(Default)]
+struct MayMove {
+    leads: bool,
+    /// The Pod's end is near, and has a handover of its own.
+    ending: bool,
+    /// Nobody could take over.
+    paused: bool,
 }
 
 /// A stop that waits for a moment.
@@ -45,17 +60,18 @@ pub(crate) enum Due {
     Heir(Identity),
     /// Ask the child to stop.
     Stop(TreeId),
+    /// Hand over, because our node is to be emptied.
+    Move(Move),
 }
 
 impl InCluster {
     /// Must be called in a runtime.
-    pub(crate) fn start(
-        store: Option<KubernetesStore>,
-        identity: Identity,
-        label_role: bool,
-    ) -> Self {
+    pub(crate) fn start(store: Option<KubernetesStore>, identity: Identity, wanted: InPod) -> Self {
+        let cordon = store.as_ref().filter(|_| wanted.leave_cordoned_node);
         Self {
-            announcer: Announcer::start(store.as_ref(), &identity, label_role),
+            announcer: Announcer::start(store.as_ref(), &identity, wanted.label_role),
+            cordon: cordon.and_then(|store| Cordon::start(store, &identity)),
+            may_move: MayMove::default(),
             store,
             identity,
             heirs: None,
@@ -77,12 +93,33 @@ impl InCluster {
     /// Whether the Pod's end is near.
     pub(crate) fn set_ending(&mut self, ending: bool) {
         self.announcer.set_ending(ending);
+        self.may_move.ending = ending;
+        self.tell_cordon();
+    }
+
+    fn tell_cordon(&self) {
+        if let Some(cordon) = &self.cordon {
+            let MayMove {
+                leads,
+                ending,
+                paused,
+            } = self.may_move;
+            cordon.leads(leads && !ending && !paused);
+        }
+    }
+
+    /// Before the replica is told of it.
+    pub(crate) fn moves(&mut self, Move { heir, why }: &Move) {
+        self.heir_is_ordered = true;
+        self.announcer.moves(heir, why);
     }
 
     /// `released`: the last try to release the lease has landed.
     pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
         match notice {
             Notice::Elected(_) => (self.is_lost, self.heir_is_ordered) = (false, false),
+            Notice::State { to, .. } => self.may_move.leads = *to == StateName::Leader,
+            Notice::Paused(pause) => self.may_move.paused = pause.is_some(),
             Notice::Ordered(Ordered::Handover(Some(_))) => {
                 self.heir_is_ordered = true;
                 self.heirs = None;
@@ -95,6 +132,7 @@ impl InCluster {
             }
             _ => {}
         }
+        self.tell_cordon();
         self.announcer.notice(now, notice, released);
     }
 
@@ -159,6 +197,7 @@ impl InCluster {
                 self.held = None;
                 Due::Stop(tree)
             }
+            found = moved(&mut self.cordon) => Due::Move(found),
         }
     }
 
@@ -171,6 +210,13 @@ impl InCluster {
 async fn found(heirs: &mut Option<HeirSearch>) -> Identity {
     match heirs {
         Some(search) => search.found().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn moved(cordon: &mut Option<Cordon>) -> Move {
+    match cordon {
+        Some(cordon) => cordon.next().await,
         None => std::future::pending().await,
     }
 }
@@ -197,7 +243,7 @@ mod tests {
     /// With a stop that waits for what does not come.
     fn waiting() -> InCluster {
         let identity = Identity::try_new("a").unwrap();
-        let mut cluster = InCluster::start(None, identity, false);
+        let mut cluster = InCluster::start(None, identity, InPod::default());
         cluster.held = Some(HeldStop {
             tree: TREE,
             until: Box::pin(std::future::pending()),

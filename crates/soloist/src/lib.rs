@@ -6,6 +6,7 @@ mod child;
 mod cli;
 mod command;
 mod control;
+mod cordon;
 mod delivery;
 mod demo;
 mod doctor;

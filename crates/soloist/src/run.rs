@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::control::protocol::{self, Request};
 use crate::control::{Asked, Control};
+use crate::cordon::Move;
 use crate::ending::Ending;
 use crate::in_cluster::{Due, InCluster};
 use crate::listener::ListenAddress;
@@ -187,6 +188,7 @@ impl Runner {
                 Woken::Signal(signal) => self.signalled(now, signal),
                 Woken::Asked(asked) => self.asked(now, asked),
                 Woken::Due(Due::Heir(heir)) => self.node.name_heir(heir),
+                Woken::Due(Due::Move(found)) => self.move_away(now, found),
                 Woken::Due(Due::Stop(tree)) => {
                     self.trees.obey(&self.settings, tree, TreeCommand::Stop);
                 }
@@ -232,6 +234,15 @@ impl Runner {
                     self.trees.signal(tree, signal);
                 }
             }
+        }
+    }
+
+    /// It may be too late for it: what has happened meanwhile comes first.
+    fn move_away(&mut self, now: Moment, found: Move) {
+        if self.node.state() == StateName::Leader {
+            info!(heir = %found.heir, "{}: handing over", found.why);
+            self.cluster.moves(&found);
+            self.node.handle_handover(now, Some(found.heir));
         }
     }
 

@@ -63,8 +63,11 @@ impl ServingArgs {
         if self.elects() {
             return Ok(());
         }
-        let label_role = ("--label-role", run.pod.label_role);
-        for (flag, is_given) in about_leases.iter().chain([&label_role]) {
+        let of_pods = [
+            ("--label-role", run.pod.label_role),
+            ("--leave-cordoned-node", run.pod.leave_cordoned_node),
+        ];
+        for (flag, is_given) in about_leases.iter().chain(&of_pods) {
             ensure!(
                 !is_given,
                 "{flag} is about a lease, and with --store none there is none: leave it out"

@@ -14,8 +14,8 @@ use soloist_elector::kubernetes::Options;
 use soloist_process::{Signal, StopTo, User};
 
 use crate::cli::{
-    Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PresetArg, Ready, RunArgs, StopArgs,
-    TimingArgs,
+    Health, HealthArgs, LogArgs, OnLossArg, OnUnhealthyArg, PodArgs, PresetArg, Ready, RunArgs,
+    StopArgs, TimingArgs,
 };
 use crate::ending::LEAST as LEAST_GRACE;
 use crate::listener::{ListenAddress, Timeouts};
@@ -43,12 +43,29 @@ pub(crate) struct Settings {
     pub(crate) wait: Option<Duration>,
     /// Where probes, people and Prometheus are answered.
     pub(crate) listen: Option<ListenAddress>,
-    /// Whether the Pod shows who leads.
-    pub(crate) label_role: bool,
+    pub(crate) in_pod: InPod,
     /// Whom the child becomes.
     pub(crate) user: Option<User>,
     pub(crate) log: LogArgs,
     pub(crate) command: Vec<OsString>,
+}
+
+/// What a replica does for its Pod beside the lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InPod {
+    /// Show who leads, as a label.
+    pub(crate) label_role: bool,
+    /// Hand over when the node is to be emptied.
+    pub(crate) leave_cordoned_node: bool,
+}
+
+impl From<&PodArgs> for InPod {
+    fn from(args: &PodArgs) -> Self {
+        Self {
+            label_role: args.label_role,
+            leave_cordoned_node: args.leave_cordoned_node,
+        }
+    }
 }
 
 impl TryFrom<RunArgs> for Settings {
@@ -59,10 +76,15 @@ impl TryFrom<RunArgs> for Settings {
         if store == StoreChoice::None {
             refuse_what_needs_a_lease(&args.timings, &args.health, args.wait.is_some())?;
         }
+        let in_kubernetes = matches!(store, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_));
         ensure!(
-            !args.pod.label_role
-                || matches!(store, StoreChoice::Kubernetes(_) | StoreChoice::Pair(_)),
+            !args.pod.label_role || in_kubernetes,
             "--label-role labels Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LABEL_ROLE), or take --store kubernetes"
+        );
+        ensure!(
+            !args.pod.leave_cordoned_node || in_kubernetes,
+            "--leave-cordoned-node hands over between Pods, by a lease in Kubernetes: leave it out (and SOLOIST_LEAVE_CORDONED_NODE), or take \
+             --store kubernetes"
         );
         let name = match (args.name, &store) {
             (Some(name), _) => name,
@@ -127,7 +149,7 @@ impl TryFrom<RunArgs> for Settings {
             health_timeout: args.health.health_timeout,
             wait: args.wait,
             listen: args.listen,
-            label_role: args.pod.label_role,
+            in_pod: InPod::from(&args.pod),
             log: args.log,
             command: args.command,
         })
@@ -377,7 +399,20 @@ mod tests {
             assert!(error.to_string().contains("by a lease in Kubernetes"));
         }
         let named = ["--store", "kubernetes", "--name", "feed", "--label-role"];
-        assert!(settings(&named).unwrap().label_role);
+        assert!(settings(&named).unwrap().in_pod.label_role);
+    }
+
+    #[test]
+    fn a_node_is_left_by_a_lease_in_kubernetes_alone() {
+        for store in ["file", "none"] {
+            let error = settings(&["--store", store, "--leave-cordoned-node"]).unwrap_err();
+            assert!(error.to_string().contains("by a lease in Kubernetes"));
+        }
+        let named = ["--store", "kubernetes", "--name", "feed"];
+        let off = settings(&named).unwrap().in_pod;
+        assert_eq!(off, InPod::default());
+        let named = [&named[..], &["--leave-cordoned-node"]].concat();
+        assert!(settings(&named).unwrap().in_pod.leave_cordoned_node);
     }
 
     #[test]

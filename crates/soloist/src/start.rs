@@ -97,7 +97,7 @@ pub(crate) async fn run(
             store.believe_reported_deaths(instance, &pod.namespace);
         }
     }
-    let cluster = InCluster::start(connected.cluster, identity.clone(), settings.label_role);
+    let cluster = InCluster::start(connected.cluster, identity.clone(), settings.in_pod);
     let carrier = connected.carrier;
     let node = match &carrier {
         Some(_) => Node::new(clock::now(), config, settings.policy),

@@ -192,21 +192,30 @@ fn the_doctor_tells_of_members_that_are_gone_or_of_another_etcd() {
     etcd.kill(one);
     let weak = examine();
     assert!(weak.status.success(), "{}", text(&weak));
-    assert!(
-        text(&weak).contains("The others are used without it"),
-        "{}",
-        text(&weak)
-    );
+    let dead = format!("‼ {} answers", etcd.endpoint(one));
+    for part in [&dead, "The others are used without it"] {
+        assert!(text(&weak).contains(part), "{}", text(&weak));
+    }
     etcd.kill(another);
     let broken = examine();
     assert_eq!(broken.status.code(), Some(1), "{}", text(&broken));
+    for line in ["× the lease can be read", "× the lease may be written"] {
+        assert!(text(&broken).contains(line), "{line}: {}", text(&broken));
+    }
+    // The last one has noticed that it is alone.
+    wait_for("no majority", LIMIT, || {
+        let broken = text(&examine());
+        broken.contains("× a majority can be used").then_some(())
+    });
 
     let other = start(1, EtcdTransport::Plain).unwrap();
     etcd.start_again(another).unwrap();
     let both = format!("{},{}", etcd.endpoint(leader), other.endpoint(0));
     let mixed = Group::new(&both, &[]).order(&["doctor"]);
     assert_eq!(mixed.status.code(), Some(1), "{}", text(&mixed));
-    assert!(text(&mixed).contains("they are of 2"), "{}", text(&mixed));
+    for part in ["× its members are of one cluster", "they are of 2"] {
+        assert!(text(&mixed).contains(part), "{}", text(&mixed));
+    }
 }
 
 #[test]

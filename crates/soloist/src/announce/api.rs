@@ -29,6 +29,20 @@ pub(crate) enum Refusal {
     Failed(String),
 }
 
+impl Refusal {
+    pub(crate) fn of(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) if status.code == 403 => {
+                Self::Forbidden(status.message.clone())
+            }
+            kube::Error::Api(status) if status.code == 409 => {
+                Self::Conflict(status.message.clone())
+            }
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
 /// A rule for a Role, as people write it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rule {
@@ -81,15 +95,7 @@ impl Asking {
         let asking = async {
             let client = self.store.client().await.map_err(|error| failed(&error))?;
             let answer = client.request::<Value>(request).await;
-            answer.map_err(|error| match error {
-                kube::Error::Api(status) if status.code == 403 => {
-                    Refusal::Forbidden(status.message.clone())
-                }
-                kube::Error::Api(status) if status.code == 409 => {
-                    Refusal::Conflict(status.message.clone())
-                }
-                error => failed(&error),
-            })
+            answer.map_err(Refusal::of)
         };
         let no_answer = || Refusal::Failed(format!("no answer within {}s", PATIENCE.as_secs()));
         timeout(PATIENCE, asking)

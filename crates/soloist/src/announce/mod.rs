@@ -69,6 +69,11 @@ impl Announcer {
         self.story.heir_is(heir);
     }
 
+    /// We hand over to this one, because our node is to be emptied.
+    pub(crate) fn moves(&mut self, heir: &Identity, why: &str) {
+        self.story.moves(heir, why);
+    }
+
     /// `released`: the last try to release the lease has landed.
     pub(crate) fn notice(&mut self, now: Moment, notice: &Notice, released: bool) {
         if let Notice::State { to, .. } = notice {

@@ -40,6 +40,8 @@ pub(super) struct Story {
     leads: bool,
     asked_to_stop: bool,
     ordered: Option<Ordered>,
+    /// Why we leave our node.
+    moves: Option<String>,
     heir: Option<Identity>,
     resigned: bool,
     told_of_pause: bool,
@@ -60,6 +62,7 @@ impl Story {
             leads: false,
             asked_to_stop: false,
             ordered: None,
+            moves: None,
             heir: None,
             resigned: false,
             told_of_pause: false,
@@ -75,12 +78,17 @@ impl Story {
         self.heir = Some(heir.clone());
     }
 
+    pub(super) fn moves(&mut self, heir: &Identity, why: &str) {
+        self.heir_is(heir);
+        self.moves = Some(format!("{why}, and {heir} is ready on another"));
+    }
+
     pub(super) fn notice(&mut self, notice: &Notice, released: bool) -> Option<Told> {
         let who = &self.identity;
         match notice {
             Notice::Elected(elected) => {
                 (self.leads, self.resigned) = (true, false);
-                (self.ordered, self.heir) = (None, None);
+                (self.ordered, self.heir, self.moves) = (None, None, None);
                 let (term, token) = (elected.term, elected.token);
                 let note = format!("{who} leads in term {term} (token {token})");
                 Some(Told::normal("BecameLeader", note))
@@ -142,6 +150,7 @@ impl Story {
             Some(Ordered::Handover(Some(heir))) => format!("a handover to {heir} was ordered"),
             Some(Ordered::Handover(None)) => "a handover was ordered".into(),
             Some(Ordered::Stop) => "a pause was ordered that stops the child".into(),
+            None if self.moves.is_some() => self.moves.clone().unwrap_or_default(),
             None => "its child has ended or cannot go on here".into(),
         }
     }

@@ -5,21 +5,22 @@ use std::fs;
 use crate::report::{Verdict, read};
 
 const CAP_KILL: u32 = 5;
+const CAP_SETUID: u32 = 7;
 const CAP_SYS_PTRACE: u32 = 19;
 /// The number of the namespace that the kernel starts with.
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 pub(super) fn check() -> [(&'static str, Verdict); 3] {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let held = held(&status);
+    let privileges = Privileges::of(&status);
     [
         (
             "the guard can kill what runs as another user",
-            kill_right(held),
+            kill_right(privileges, in_a_pod()),
         ),
         (
             "the program cannot trace soloist and its guard",
-            tracing(held),
+            tracing(privileges),
         ),
         (
             "what soloist starts dies with it",
@@ -28,30 +29,76 @@ pub(super) fn check() -> [(&'static str, Verdict); 3] {
     ]
 }
 
-/// The effective capabilities.
-fn held(status: &str) -> Option<u64> {
-    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    field.and_then(|field| u64::from_str_radix(field.trim(), 16).ok())
+fn in_a_pod() -> bool {
+    std::env::var_os("KUBERNETES_SERVICE_HOST").is_some()
+}
+
+/// What this process may do, and with it the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Privileges {
+    /// The effective capabilities.
+    held: u64,
+    /// Whether it can get none by starting a program.
+    no_new: bool,
+}
+
+impl Privileges {
+    /// From `/proc/PID/status`.
+    fn of(status: &str) -> Option<Self> {
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let held = field("CapEff:").and_then(|field| u64::from_str_radix(field.trim(), 16).ok())?;
+        let no_new = field("NoNewPrivs:").is_some_and(|field| field.trim() == "1");
+        Some(Self { held, no_new })
+    }
+
+    const fn has(self, capability: u32) -> bool {
+        self.held >> capability & 1 == 1
+    }
 }
 
 fn unknown() -> Verdict {
     Verdict::Unknown("/proc/self/status does not say".into())
 }
 
-fn kill_right(held: Option<u64>) -> Verdict {
-    match held {
-        Some(held) if held >> CAP_KILL & 1 == 1 => Verdict::good("CAP_KILL"),
-        Some(_) => Verdict::good(
-            "no, and it need not: without CAP_SETUID nothing of the program can become another user",
+/// The program starts with our capabilities. Whoever becomes another user by them, or by a set-user-ID program, is out of reach.
+fn kill_right(privileges: Option<Privileges>, in_a_pod: bool) -> Verdict {
+    let Some(privileges) = privileges else {
+        return unknown();
+    };
+    if privileges.has(CAP_KILL) {
+        return Verdict::good("CAP_KILL");
+    }
+    let out_of_reach = "could neither be stopped nor killed, and while it lives the lease is kept and no other replica starts one";
+    if privileges.has(CAP_SETUID) {
+        return Verdict::bad(
+            format!(
+                "CAP_SETUID is held here, but not CAP_KILL: a program that becomes another user (gosu, su-exec, setpriv) {out_of_reach}"
+            ),
+            "Take CAP_SETUID away (securityContext.capabilities: {drop: [ALL]}), or add CAP_KILL (capabilities: {add: [KILL]})",
+            read::OPERATIONS,
+        );
+    }
+    match (privileges.no_new, in_a_pod) {
+        (true, _) => Verdict::good(
+            "no, and it need not: nothing of the program can become another user (no CAP_SETUID, no new privileges)",
         ),
-        None => unknown(),
+        (false, false) => Verdict::good(
+            "no, and it need not, unless the program becomes another user by a set-user-ID program (sudo, su)",
+        ),
+        (false, true) => Verdict::warning(
+            format!(
+                "CAP_KILL is not held, and set-user-ID programs of the image (sudo, su) work: what becomes another user by them {out_of_reach}"
+            ),
+            "Set securityContext.allowPrivilegeEscalation: false, as `soloist manifests` prints",
+            read::POD,
+        ),
     }
 }
 
 /// soloist and its guard are not dumpable, so their own user cannot trace them without the capability, which the program inherits.
-fn tracing(held: Option<u64>) -> Verdict {
-    match held {
-        Some(held) if held >> CAP_SYS_PTRACE & 1 == 1 => Verdict::warning(
+fn tracing(privileges: Option<Privileges>) -> Verdict {
+    match privileges {
+        Some(privileges) if privileges.has(CAP_SYS_PTRACE) => Verdict::warning(
             "CAP_SYS_PTRACE is held here, and the program would inherit it: it could stop and change soloist and its guard",
             "Drop it (securityContext.capabilities: {drop: [ALL]}), or run the program as somebody else (--user)",
             read::OPERATIONS,
@@ -82,7 +129,7 @@ impl FirstProcess {
         Self {
             command: String::from_utf8_lossy(first).into_owned(),
             namespace: namespace.map(|link| link.to_string_lossy().into_owned()),
-            in_a_pod: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
+            in_a_pod: in_a_pod(),
         }
     }
 
@@ -114,16 +161,40 @@ impl FirstProcess {
 mod tests {
     use super::*;
 
+    const fn with(held: u64, no_new: bool) -> Option<Privileges> {
+        Some(Privileges { held, no_new })
+    }
+
     #[test]
     fn capabilities_are_read_as_the_kernel_writes_them() {
-        assert_eq!(
-            held("Name:\tx\nCapEff:\t0000000000080020\n"),
-            Some(0x8_0020)
-        );
-        assert!(matches!(tracing(Some(0x8_0020)), Verdict::Warning(_)));
-        assert!(matches!(tracing(Some(0x20)), Verdict::Good(_)));
-        assert_eq!(held("Name:\tx\n"), None);
+        let status = "Name:\tx\nCapEff:\t0000000000080020\nNoNewPrivs:\t1\n";
+        assert_eq!(Privileges::of(status), with(0x8_0020, true));
+        assert!(matches!(tracing(with(0x8_0020, true)), Verdict::Warning(_)));
+        assert!(matches!(tracing(with(0x20, true)), Verdict::Good(_)));
+        assert_eq!(Privileges::of("Name:\tx\n"), None);
         assert!(matches!(tracing(None), Verdict::Unknown(_)));
+    }
+
+    #[test]
+    fn only_who_can_become_another_user_needs_to_be_killed_as_one() {
+        let (kill, set_user) = (1 << CAP_KILL, 1 << CAP_SETUID);
+        for (privileges, in_a_pod, expected) in [
+            (with(kill | set_user, false), true, "good"),
+            (with(set_user, true), false, "bad"),
+            (with(0, true), true, "good"),
+            (with(0, false), true, "warning"),
+            (with(0, false), false, "good"),
+            (None, true, "unknown"),
+        ] {
+            let verdict = kill_right(privileges, in_a_pod);
+            let is = match verdict {
+                Verdict::Good(_) => "good",
+                Verdict::Warning(_) => "warning",
+                Verdict::Bad(_) => "bad",
+                Verdict::Unknown(_) => "unknown",
+            };
+            assert_eq!(is, expected, "{privileges:?} {in_a_pod}: {verdict:?}");
+        }
     }
 
     #[test]

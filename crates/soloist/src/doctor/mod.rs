@@ -246,15 +246,27 @@ impl DoctorArgs {
             return Ok(());
         }
         if named.is_none() {
-            let Some(lease) = workload.as_ref().and_then(Workload::lease) else {
-                let advice = "Give --name, or set SOLOIST_NAME in its container";
-                let reason = "the workload does not say which lease it competes for";
-                report.add(
-                    "lease",
-                    "its name is known",
-                    Verdict::bad(reason, advice, read::CLUSTER),
-                );
+            // What is not described was told already.
+            let Some(workload) = &workload else {
                 return Ok(());
+            };
+            let lease = match workload.lease() {
+                Ok(Some(lease)) => lease,
+                other => {
+                    let (reason, advice) = match other {
+                        Err(reason) => (
+                            format!("its flags and variables cannot be read: {reason}"),
+                            "Change them, or give --name",
+                        ),
+                        Ok(_) => (
+                            "the workload does not say which lease it competes for".to_owned(),
+                            "Give --name, or set SOLOIST_NAME in its container",
+                        ),
+                    };
+                    let bad = Verdict::bad(reason, advice, read::CLUSTER);
+                    report.add("lease", "its name is known", bad);
+                    return Ok(());
+                }
             };
             cluster
                 .rename(self.options(&lease))
@@ -262,7 +274,8 @@ impl DoctorArgs {
                 .context("the lease's name")?;
         }
         let whose = self.whose(&cluster, workload.as_ref());
-        rights::check(&cluster, &whose, report).await;
+        let wanted = workload.as_ref().map(Workload::wants).unwrap_or_default();
+        rights::check(&cluster, &whose, wanted, report).await;
         if workload.as_ref().is_some_and(Workload::has_prestop) {
             rights::check_prestop(&cluster, &whose, report).await;
         }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::cluster::{Cluster, text};
 use crate::report::{Report, Verdict, read};
+use crate::settings::InPod;
 
 const GROUP: &str = "rights";
 
@@ -24,7 +25,7 @@ impl Whose {
 }
 
 /// Checks what an election needs, and whether the API server would take a lease.
-pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report) {
+pub(super) async fn check(cluster: &Cluster, whose: &Whose, wanted: InPod, report: &mut Report) {
     let user = whose.name(cluster);
     for verb in ["create", "get", "list", "watch", "update"] {
         let name = (verb != "create").then(|| cluster.lease());
@@ -36,7 +37,8 @@ pub(super) async fn check(cluster: &Cluster, whose: &Whose, report: &mut Report)
     }
     for extra in &EXTRAS {
         let what = format!("optional: {}", extra.gives);
-        report.add(GROUP, what, extra.check(cluster, whose, user).await);
+        let verdict = extra.check(cluster, whose, user, wanted).await;
+        report.add(GROUP, what, verdict);
     }
     if let Whose::Ours = whose {
         report.add(
@@ -75,6 +77,7 @@ const PRESTOP: [(&str, Extra); 2] = [
             group: "discovery.k8s.io",
             resource: "endpointslices",
             verbs: &["get", "list", "watch"],
+            is_wanted: |_| false,
         },
     ),
     (
@@ -84,9 +87,13 @@ const PRESTOP: [(&str, Extra); 2] = [
             group: "",
             resource: "pods",
             verbs: &["get"],
+            is_wanted: |_| false,
         },
     ),
 ];
+
+/// They belong to no namespace, so no Role gives a right on them.
+const NODES: &str = "nodes";
 
 /// Rights that soloist can do without.
 struct Extra {
@@ -94,46 +101,65 @@ struct Extra {
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
+    /// Whether the replicas were told to do what it is for.
+    is_wanted: fn(InPod) -> bool,
 }
 
-const EXTRAS: [Extra; 5] = [
+const EXTRAS: [Extra; 6] = [
     Extra {
         gives: "Events tell who leads and why it stopped",
         group: "events.k8s.io",
         resource: "events",
         verbs: &["create"],
+        is_wanted: |_| false,
     },
     Extra {
         gives: "a leader whose Pod is told to end names an heir that stays, its real grace period is known, and status tells the replicas",
         group: "",
         resource: "pods",
         verbs: &["get", "list"],
+        is_wanted: |_| false,
     },
     Extra {
         gives: "a leader whose container has ended is succeeded at once, without waiting for its lease",
         group: "",
         resource: "pods",
         verbs: &["watch"],
+        is_wanted: |_| false,
     },
     Extra {
         gives: "the heir is right after a rollback, too",
         group: "apps",
         resource: "replicasets",
         verbs: &["list"],
+        is_wanted: |_| false,
     },
     Extra {
         gives: "--label-role shows the role on the Pod",
         group: "",
         resource: "pods",
         verbs: &["patch"],
+        is_wanted: |wanted| wanted.label_role,
+    },
+    Extra {
+        gives: "--leave-cordoned-node hands over before an eviction, and no heir is on a node that is to be emptied",
+        group: "",
+        resource: NODES,
+        verbs: &["get", "watch"],
+        is_wanted: |wanted| wanted.leave_cordoned_node,
     },
 ];
 
 impl Extra {
-    async fn check(&self, cluster: &Cluster, whose: &Whose, user: &str) -> Verdict {
+    async fn check(&self, cluster: &Cluster, whose: &Whose, user: &str, wanted: InPod) -> Verdict {
         match self.missing(cluster, whose).await {
             Err(why) => Verdict::Unknown(why),
             Ok(None) => Verdict::good("yes"),
+            Ok(Some(rule)) if (self.is_wanted)(wanted) => Verdict::warning(
+                format!("the replicas are told to, but {user} may not"),
+                format!("Give {user} {rule}"),
+                read::RIGHTS,
+            ),
             Ok(Some(rule)) => Verdict::good(format!("no, {user} may not; with {rule}")),
         }
     }
@@ -147,12 +173,17 @@ impl Extra {
             ..
         } = self;
         for verb in *verbs {
-            let attributes = json!({
-                "namespace": cluster.namespace(), "verb": verb, "group": group, "resource": resource,
-            });
+            let mut attributes = json!({"verb": verb, "group": group, "resource": resource});
+            if *resource != NODES {
+                attributes["namespace"] = json!(cluster.namespace());
+            }
             if !is_allowed(&review(cluster, whose, attributes).await?) {
+                let of_a = match *resource {
+                    NODES => "a ClusterRole's ",
+                    _ => "",
+                };
                 return Ok(Some(format!(
-                    "{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
+                    "{of_a}{{apiGroups: [{group:?}], resources: [{resource:?}], verbs: [{}]}}",
                     verbs.join(", ")
                 )));
             }

@@ -10,7 +10,7 @@ use soloist_core::timings::Timings;
 use super::cluster::{Cluster, text};
 use crate::cli::{Cli, RunArgs};
 use crate::report::{Report, Verdict, read};
-use crate::settings;
+use crate::settings::{self, InPod};
 use crate::store::StoreChoice;
 
 const GROUP: &str = "Pod";
@@ -60,13 +60,19 @@ impl Workload {
     }
 
     /// The lease that they compete for.
-    pub(super) fn lease(&self) -> Option<String> {
-        self.run_args().ok()?.name
+    pub(super) fn lease(&self) -> Result<Option<String>, String> {
+        Ok(self.run_args()?.name)
     }
 
     /// Its replicas' timings, if they fit together.
     pub(super) fn timings(&self) -> Option<Timings> {
         settings::timings(&self.run_args().ok()?.timings).ok()
+    }
+
+    /// What its replicas do for their Pods.
+    pub(super) fn wants(&self) -> InPod {
+        let args = self.run_args();
+        args.map_or_else(|_| InPod::default(), |args| InPod::from(&args.pod))
     }
 
     /// Every replica runs the program.

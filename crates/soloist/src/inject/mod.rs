@@ -199,6 +199,7 @@ fn rights(workload: &Workload<'_>, args: &InjectArgs, lease: &str) -> anyhow::Re
         with_account: account.is_none(),
         extra: args.extra_rights,
         label_role: args.run.pod.label_role,
+        leave_cordoned_node: args.run.pod.leave_cordoned_node,
         prestop: args.serving.waits_for_traffic(),
     })
 }

@@ -256,6 +256,7 @@ fn a_hook_that_does_not_fit_is_refused() {
         &["--name", "x"][..],
         &["--extra-rights"],
         &["--label-role"],
+        &["--leave-cordoned-node"],
         &["--preset", "low-load"],
         &["--on-unhealthy", "step-down"],
     ] {

@@ -288,6 +288,10 @@ mod tests {
             (&["--flow-schema"], "--flow-schema is about a lease"),
             (&["--extra-rights"], "--extra-rights is about a lease"),
             (&["--label-role"], "--label-role is about a lease"),
+            (
+                &["--leave-cordoned-node"],
+                "--leave-cordoned-node is about a lease",
+            ),
             (&["--preset", "low-load"], "--preset is about a lease"),
             (&["--prestop", "30s"], "leaves nothing of the grace period"),
             (

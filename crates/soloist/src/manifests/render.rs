@@ -56,6 +56,7 @@ impl Documents<'_> {
             with_account: true,
             extra: args.extra_rights,
             label_role: args.run.pod.label_role,
+            leave_cordoned_node: args.run.pod.leave_cordoned_node,
             prestop: args.serving.waits_for_traffic(),
         }
     }

@@ -21,6 +21,8 @@ pub(crate) struct Rights {
     pub(crate) extra: bool,
     /// Whether it may label its Pod.
     pub(crate) label_role: bool,
+    /// Whether it may see where its standbys are, and whether nodes are to be emptied.
+    pub(crate) leave_cordoned_node: bool,
     /// Whether `soloist prestop` may see when its Pod is out of the Services.
     pub(crate) prestop: bool,
 }
@@ -57,6 +59,13 @@ const LABEL_ROLE: &str = "\
   verbs: [patch]
 ";
 
+const LEAVE_CORDONED_NODE: &str = "\
+# For --leave-cordoned-node, beside the ClusterRole that reads nodes: who is ready to take over, and where.
+- apiGroups: [\"\"]
+  resources: [pods]
+  verbs: [get, list]
+";
+
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.with_account {
@@ -82,8 +91,13 @@ automountServiceAccountToken: false
         let of_binding = self.metadata(&self.role_binding);
         let extra = if self.extra { EXTRA } else { "" };
         let label = if self.label_role { LABEL_ROLE } else { "" };
+        let leave = if self.leave_cordoned_node {
+            LEAVE_CORDONED_NODE
+        } else {
+            ""
+        };
         let prestop = if self.prestop { PRESTOP } else { "" };
-        let rules = format!("{}{extra}{label}{prestop}", self.of_lease());
+        let rules = format!("{}{extra}{label}{leave}{prestop}", self.of_lease());
         if rules.is_empty() {
             return Ok(());
         }
@@ -104,14 +118,22 @@ subjects:
   name: {account}
   namespace: {namespace}
 "#
-        )
+        )?;
+        match self.leave_cordoned_node {
+            true => f.write_str(&self.of_nodes()),
+            false => Ok(()),
+        }
     }
 }
 
 impl Rights {
     /// Whether there is anything to print.
     pub(crate) const fn is_empty(&self) -> bool {
-        let any_rule = self.lease.is_some() || self.extra || self.label_role || self.prestop;
+        let any_rule = self.lease.is_some()
+            || self.extra
+            || self.label_role
+            || self.leave_cordoned_node
+            || self.prestop;
         !any_rule && !self.with_account
     }
 
@@ -129,6 +151,47 @@ impl Rights {
   resources: [leases]
   resourceNames: {lease}
   verbs: [get, list, watch, update]
+"#
+        )
+    }
+
+    /// Nodes belong to no namespace.
+    fn of_nodes(&self) -> String {
+        let Self {
+            app,
+            namespace,
+            account,
+            ..
+        } = self;
+        let name = format!("soloist.{namespace}.{app}");
+        let labels = indented(&labels(app), 4);
+        let [account, namespace] = [account, namespace].map(|name| string(name));
+        format!(
+            r#"---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: {name}
+  labels:
+{labels}rules:
+# For --leave-cordoned-node: whether the leader's node is to be emptied, and the heir's is not. Nobody knows the nodes' names before.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, watch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {name}
+  labels:
+{labels}roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {name}
+subjects:
+- kind: ServiceAccount
+  name: {account}
+  namespace: {namespace}
 "#
         )
     }

@@ -85,7 +85,13 @@ pub(crate) fn templates() -> Vec<(String, String)> {
         &["--delivery", "image-volume"],
         &["--delivery", "init-container"],
         &["--delivery", "in-image", "--prestop", "96s"],
-        &["--delivery", "in-image", "--extra-rights", "--label-role"],
+        &[
+            "--delivery",
+            "in-image",
+            "--extra-rights",
+            "--label-role",
+            "--leave-cordoned-node",
+        ],
         &[
             "--delivery",
             "in-image",
@@ -101,8 +107,12 @@ pub(crate) fn templates() -> Vec<(String, String)> {
     .collect::<Vec<_>>()
     .try_into()
     .unwrap();
+    let of_nodes = extra
+        .split("---\n")
+        .filter(|document| document.contains("\nkind: ClusterRole"));
     plain
         .split("---\n")
+        .chain(of_nodes)
         .map(|document| {
             let kind = document
                 .lines()
@@ -125,6 +135,9 @@ pub(crate) fn templates() -> Vec<(String, String)> {
                     &role(document, &extra, &hook),
                 ),
                 "rolebinding" => only_if("include \"soloist.hasRights\" .", document),
+                "clusterrole" | "clusterrolebinding" => {
+                    only_if(".Values.leaveCordonedNode", document)
+                }
                 "poddisruptionbudget" => only_if("gt (int .Values.replicas) 1", document),
                 "flowschema" => only_if(".Values.flowSchema", document),
                 _ => document.to_owned(),
@@ -153,10 +166,12 @@ fn role(least: &str, extended: &str, hook: &str) -> String {
     let prestop = only_if("include \"soloist.waits\" .", prestop);
     let (_, rest) = extended.split_once(least).expect("the least Role first");
     let (rest, _) = rest.split_once("---\n").unwrap();
+    let (rest, leave) = rest.split_at(rest.find("# For --leave-cordoned-node").unwrap());
     let (extra, label) = rest.split_at(rest.find("# For --label-role").unwrap());
     let extra = only_if(".Values.extraRights", extra);
     let label = only_if(".Values.labelRole", label);
-    format!("{head}{lease}{extra}{label}{prestop}")
+    let leave = only_if(".Values.leaveCordonedNode", leave);
+    format!("{head}{lease}{extra}{label}{leave}{prestop}")
 }
 
 /// What is printed with other flags.
@@ -179,6 +194,7 @@ fn deployment(plain: &str, variants: &Variants<'_>) -> String {
         alone,
     } = variants;
     let label_role = block(extra, "        - name: SOLOIST_LABEL_ROLE");
+    let leave = block(extra, "        - name: SOLOIST_LEAVE_CORDONED_NODE");
     let resources = block(plain, "        resources:");
     let sleep = block(prestop, "        lifecycle:").replace("96", "{{ . }}");
     let exec =
@@ -235,6 +251,7 @@ fn deployment(plain: &str, variants: &Variants<'_>) -> String {
             &format!(
                 "        {{{{- with include \"soloist.prestop\" . }}}}\n{variable}        {end}        \
                  {{{{- if .Values.labelRole }}}}\n{label_role}        {end}        \
+                 {{{{- if .Values.leaveCordonedNode }}}}\n{leave}        {end}        \
                  {{{{- with .Values.env }}}}\n        {{{{- toYaml . | nindent 8 }}}}\n        {end}{}",
                 listens(&probes)
             ),

@@ -26,6 +26,15 @@ fn generated_files_are_what_the_program_prints() {
         let path = "kustomize/components/extra-rights/role.yaml";
         files.push((path.into(), document.to_owned()));
     }
+    let text = my_program(&["--leave-cordoned-node"]);
+    for document in text.split("---\n") {
+        let kind = objects(document).into_keys().next().unwrap();
+        if kind.starts_with("Cluster") {
+            let file = kind.to_lowercase();
+            let path = format!("kustomize/components/leave-cordoned-node/{file}.yaml");
+            files.push((path, document.to_owned()));
+        }
+    }
     for (path, text) in files {
         let path = folder().join(path);
         let text = format!("# Generated from what `soloist manifests` prints.\n{text}");

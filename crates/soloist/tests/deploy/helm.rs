@@ -99,6 +99,21 @@ fn the_chart_gives_what_the_program_prints() {
             &["extraRights=true", "labelRole=true"],
             &["--extra-rights", "--label-role"],
         ),
+        (&["leaveCordonedNode=true"], &["--leave-cordoned-node"]),
+        (
+            &[
+                "leaveCordonedNode=true",
+                "extraRights=true",
+                "labelRole=true",
+                "flowSchema=true",
+            ],
+            &[
+                "--leave-cordoned-node",
+                "--extra-rights",
+                "--label-role",
+                "--flow-schema",
+            ],
+        ),
         (&[r#"store="none""#], &["--store", "none"]),
         (
             &[r#"store="none""#, "prestopSeconds=7"],
@@ -201,6 +216,7 @@ fn what_is_about_a_lease_is_refused_where_there_is_none() {
         "flowSchema=true",
         "extraRights=true",
         "labelRole=true",
+        "leaveCordonedNode=true",
         r#"lease="l""#,
         r#"preset="low-load""#,
     ] {

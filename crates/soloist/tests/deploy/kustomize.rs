@@ -57,6 +57,15 @@ fn the_component_of_extra_rights_gives_the_role_that_the_program_prints() {
 }
 
 #[test]
+fn the_component_that_leaves_cordoned_nodes_gives_what_the_program_prints() {
+    let Some(built) = with_component("leave-cordoned-node") else {
+        return;
+    };
+    let printed = my_program(&["--leave-cordoned-node"]);
+    assert_eq!(objects(&built), objects(&printed));
+}
+
+#[test]
 fn the_component_of_the_prestop_hook_gives_what_the_program_prints() {
     let Some(built) = with_component("prestop") else {
         return;

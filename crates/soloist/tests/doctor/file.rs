@@ -23,6 +23,7 @@ fn a_file_that_is_no_lease_is_told() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let found = doctor(&["--store", &format!("file:{}", path.display())]);
     assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says("× it can be read", &["--store file:PATH"]);
     assert_eq!(fs::read_to_string(&path).unwrap(), "my diary");
 }
 

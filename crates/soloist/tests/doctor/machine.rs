@@ -68,9 +68,45 @@ fn a_program_that_could_trace_its_guard_is_told() {
     doctor_below(&with, &[]).assert_says(&format!("‼ {line}"), &["CAP_SYS_PTRACE", "drop: [ALL]"]);
     let without = ["setpriv", "--bounding-set", "-sys_ptrace"];
     doctor_below(&without, &[]).assert_says(&format!("✓ {line}"), &["no CAP_SYS_PTRACE"]);
-    let without = ["setpriv", "--bounding-set", "-kill"];
-    let kill = "✓ the guard can kill what runs as another user";
-    doctor_below(&without, &[]).assert_says(kill, &["no, and it need not"]);
+}
+
+#[test]
+fn a_program_that_could_become_another_user_beyond_the_guards_reach_is_told() {
+    if !is_root("a program with CAP_SETUID and without CAP_KILL") {
+        return;
+    }
+    let line = "the guard can kill what runs as another user";
+    let in_a_pod = [("KUBERNETES_SERVICE_HOST", "192.0.2.1")];
+    let whole = ["setpriv", "--bounding-set", "+kill,+setuid"];
+    doctor_below(&whole, &in_a_pod).assert_says(&format!("✓ {line}"), &["CAP_KILL"]);
+    let without_kill = ["setpriv", "--bounding-set", "-kill"];
+    let found = doctor_below(&without_kill, &[]);
+    assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says(
+        &format!("× {line}"),
+        &["CAP_SETUID is held here, but not CAP_KILL", "add: [KILL]"],
+    );
+
+    // An ordinary user, whom set-user-ID programs make another.
+    let ordinary = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    doctor_below(&ordinary, &in_a_pod).assert_says(
+        &format!("‼ {line}"),
+        &["set-user-ID programs", "allowPrivilegeEscalation: false"],
+    );
+    doctor_below(&ordinary, &[]).assert_says(
+        &format!("✓ {line}"),
+        &["unless the program becomes another user"],
+    );
+    let restricted = [&ordinary[..], &["--no-new-privs"]].concat();
+    doctor_below(&restricted, &in_a_pod).assert_says(
+        &format!("✓ {line}"),
+        &["nothing of the program can become another user"],
+    );
 }
 
 #[test]
@@ -98,6 +134,106 @@ fn a_container_whose_first_process_is_another_is_told() {
 #[test]
 fn a_clock_that_nobody_slews_is_good() {
     doctor_below(&["env"], &[]).assert_says("✓ its clock has the hardware's rate", &["ppm apart"]);
+}
+
+/// What the kernel would say if an NTP client had it slew the clock by a tick of so many microseconds: it is asked in earnest, and this
+/// machine's clock is left alone.
+fn doctor_where_a_tick_has(microseconds: u64) -> Findings {
+    // struct timex: modes, offset, freq, maxerror, esterror, status, constant, precision, tolerance, time, tick.
+    let fields = [0, 0, 0, 0, 0, 0, 0, 1, 32_768_000, 0, 0, microseconds];
+    let bytes = fields.iter().flat_map(|field: &u64| field.to_ne_bytes());
+    let hex: String = bytes.map(|byte| format!("{byte:02x}")).collect();
+    // The C library takes either call.
+    let (one, other) = (
+        format!("inject=adjtimex:poke_exit=@arg1={hex}"),
+        format!("inject=clock_adjtime:poke_exit=@arg2={hex}"),
+    );
+    let strace = ["strace", "-f", "-o", "/dev/null", "-e", &one, "-e", &other];
+    doctor_below(&strace, &[])
+}
+
+#[test]
+#[cfg(target_pointer_width = "64")]
+fn a_clock_that_an_ntp_client_slews_is_told() {
+    let line = "its clock has the hardware's rate";
+    // As far as chrony goes unless told otherwise.
+    let found = doctor_where_a_tick_has(10_833);
+    assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says(
+        &format!("× {line}"),
+        &[
+            "told to let it run 8.33 % faster",
+            "two replicas' clocks may differ by 0.5 %",
+            "maxslewrate",
+        ],
+    );
+    doctor_where_a_tick_has(9_990).assert_says(&format!("‼ {line}"), &["0.10 % slower"]);
+    let found = doctor_where_a_tick_has(10_000);
+    assert_eq!(found.code, 0, "{}", found.text);
+    found.assert_says(&format!("✓ {line}"), &["ppm apart"]);
+}
+
+#[test]
+fn a_sandbox_that_does_not_tell_what_the_clock_was_told_leaves_the_measurement() {
+    let inject = "inject=adjtimex,clock_adjtime:error=EPERM";
+    let found = doctor_below(&["strace", "-f", "-o", "/dev/null", "-e", inject], &[]);
+    found.assert_says("✓ its clock has the hardware's rate", &["ppm apart"]);
+}
+
+/// `soloist doctor` where version 2 is mounted, with our group in a Pod's that has these limits.
+fn doctor_in_version_2(pod: &[(&str, &str)]) -> Option<Findings> {
+    if !is_root("a mount namespace") {
+        return None;
+    }
+    let made = tempfile::tempdir().unwrap();
+    let mount = made.path().join("cgroup");
+    let own = mount.join("kubepods/pod/container");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(mount.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
+    for (folder, files) in [
+        (own.parent().unwrap(), pod),
+        (&own, &[("memory.max", "max")]),
+    ] {
+        for (file, text) in files {
+            fs::write(folder.join(file), format!("{text}\n")).unwrap();
+        }
+    }
+    let line = made.path().join("line");
+    fs::write(&line, "0::/kubepods/pod/container\n").unwrap();
+    let script = format!(
+        "mount --bind {} /sys/fs/cgroup && mount --bind {} /proc/$$/cgroup && exec \"$@\"",
+        mount.display(),
+        line.display()
+    );
+    let namespace = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+    Some(doctor_below(&namespace, &[]))
+}
+
+/// On a machine with version 1, too, and with the limits of a Pod above its container, which no container can make.
+#[test]
+fn the_limits_of_the_pod_around_a_container_are_told_in_version_2() {
+    let tight = [
+        ("memory.max", "67108864"),
+        ("memory.current", "62914560"),
+        ("pids.max", "100"),
+        ("pids.current", "90"),
+        ("cpu.max", "5000 100000"),
+    ];
+    let Some(found) = doctor_in_version_2(&tight) else {
+        return;
+    };
+    for (line, part) in [
+        ("‼ there is memory left", "4 MiB of 64 MiB are left"),
+        ("‼ processes can be started", "10 of 100 processes"),
+        ("‼ its CPU is not throttled", "the limit is 0.05 CPU"),
+    ] {
+        found.assert_says(line, &[part]);
+    }
+    let found = doctor_in_version_2(&[("memory.max", "max"), ("pids.max", "max")]).unwrap();
+    for line in ["there is memory left", "processes can be started"] {
+        found.assert_says(&format!("✓ {line}"), &["no limit"]);
+    }
+    found.assert_says("✓ its CPU is not throttled", &["no limit"]);
 }
 
 /// A control group below our own, removed at the end.

@@ -34,6 +34,9 @@ async fn a_deployment_without_an_election_needs_no_lease_and_the_rights_of_its_h
     let sees = "prestop sees when its Pod is out of the EndpointSlices";
     let rule = r#"{apiGroups: ["discovery.k8s.io"], resources: ["endpointslices"], verbs: [get, list, watch]}"#;
     found.assert_says(&format!("‼ {sees}"), &["waits for --fallback", rule]);
+    let grace = "the Pod's real grace period can be read";
+    let rule = r#"{apiGroups: [""], resources: ["pods"], verbs: [get]}"#;
+    found.assert_says(&format!("‼ {grace}"), &["shortened at the deletion", rule]);
     for about_leases in ["may update", "it is held", "standbys", "× "] {
         assert!(!found.text.contains(about_leases), "{}", found.text);
     }
@@ -48,7 +51,7 @@ async fn a_deployment_without_an_election_needs_no_lease_and_the_rights_of_its_h
     }
     let found = patient.examine_as_admin(&["--deployment", "feed"]);
     found.assert_says(&format!("✓ {sees}"), &["yes"]);
-    found.assert_says("✓ the Pod's real grace period can be read", &["yes"]);
+    found.assert_says(&format!("✓ {grace}"), &["yes"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,6 +60,7 @@ async fn faults_of_a_deployment_without_an_election_are_named() {
         return;
     };
     let mut deployment = printed_with(&patient, &["--store", "none"], "Deployment");
+    deployment["spec"]["replicas"] = json!(1);
     let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
     container.as_object_mut().unwrap().remove("lifecycle");
     container["ports"] = json!([{"containerPort": 8080}]);
@@ -73,6 +77,7 @@ async fn faults_of_a_deployment_without_an_election_are_named() {
         &["a rolling update loses some", "prestop"],
     );
     found.assert_says("× its settings fit together", &["--on-unhealthy step-down"]);
+    found.assert_says("‼ there are others", &["replicas is 1"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -93,6 +93,16 @@ impl Patient {
             .await
     }
 
+    /// Creates an object that belongs to no namespace.
+    pub(crate) async fn create_in_cluster(&self, place: &str, object: &Value) {
+        let request = Request::post(format!("/{place}"))
+            .header("Content-Type", "application/json")
+            .body(serde_json::to_vec(object).unwrap())
+            .unwrap();
+        let client = self.plane.admin_client().await.unwrap();
+        client.request::<Value>(request).await.unwrap();
+    }
+
     pub(crate) async fn patch(&self, place: &str, object: &Value) -> Value {
         self.ask(Method::PATCH, place, "application/merge-patch+json", object)
             .await

@@ -151,7 +151,15 @@ async fn with_the_least_rights_all_is_well_and_it_says_what_more_would_give() {
             r#"["pods"], verbs: [get, list]"#,
         ),
         ("is succeeded at once", r#"["pods"], verbs: [watch]"#),
+        (
+            "right after a rollback",
+            r#"["replicasets"], verbs: [list]"#,
+        ),
         ("--label-role", r#"["pods"], verbs: [patch]"#),
+        (
+            "--leave-cordoned-node",
+            r#"a ClusterRole's {apiGroups: [""], resources: ["nodes"], verbs: [get, watch]}"#,
+        ),
     ] {
         let line = found.text.lines().find(|line| line.contains(gives));
         let line = line.unwrap_or_else(|| panic!("{}", found.text));

@@ -176,6 +176,65 @@ async fn a_workload_that_is_not_there_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rights_that_a_deployments_own_flags_need_are_told_when_they_are_missing() {
+    let Some(patient) = Patient::new("flags").await else {
+        return;
+    };
+    let flags = ["--lease", "demo", "--label-role", "--leave-cordoned-node"];
+    let deployment = printed_with(&patient, &flags, "Deployment");
+    let found = examine(&patient, &deployment).await;
+    let account = format!("system:serviceaccount:{}:feed", patient.namespace);
+    for (line, rule) in [
+        (
+            "‼ optional: --label-role shows the role on the Pod",
+            r#"{apiGroups: [""], resources: ["pods"], verbs: [patch]}"#,
+        ),
+        (
+            "‼ optional: --leave-cordoned-node hands over before an eviction",
+            r#"a ClusterRole's {apiGroups: [""], resources: ["nodes"], verbs: [get, watch]}"#,
+        ),
+    ] {
+        found.assert_says(line, &["are told to", &account, rule]);
+    }
+    for kind in ["ClusterRole", "ClusterRoleBinding"] {
+        let object = printed_with(&patient, &flags, kind);
+        let place = format!("apis/rbac.authorization.k8s.io/v1/{}s", kind.to_lowercase());
+        patient.create_in_cluster(&place, &object).await;
+    }
+    let found = patient.examine_as_admin(&["--deployment", "feed"]);
+    found.assert_says(
+        "✓ optional: --leave-cordoned-node hands over before an eviction",
+        &["yes"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workload_that_does_not_say_which_lease_it_competes_for_is_told() {
+    let Some(patient) = Patient::new("nameless").await else {
+        return;
+    };
+    let mut deployment = printed(&patient);
+    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array_mut().unwrap();
+    variables.retain(|variable| variable["name"] != "SOLOIST_NAME");
+    let found = examine(&patient, &deployment).await;
+    assert_eq!(found.code, 1, "{}", found.text);
+    found.assert_says(
+        "× its name is known",
+        &["does not say which lease", "SOLOIST_NAME"],
+    );
+    deployment["metadata"]["name"] = json!("odd");
+    let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
+    let variables = container["env"].as_array_mut().unwrap();
+    variables.push(json!({"name": "SOLOIST_LABEL_ROLE", "value": "perhaps"}));
+    patient
+        .create("apis/apps/v1//deployments", &deployment)
+        .await;
+    let found = patient.examine_as_admin(&["--deployment", "odd"]);
+    found.assert_says("× its name is known", &["cannot be read", "perhaps"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_shell_in_front_and_the_nodes_processes_and_spare_time_are_told() {
     let Some(patient) = Patient::new("shell").await else {
         return;

@@ -96,6 +96,7 @@ pub(crate) fn now() -> Duration {
 pub(crate) struct Group {
     plane: &'static ControlPlane,
     namespace: String,
+    user: &'static str,
     folder: tempfile::TempDir,
     timings: [&'static str; 3],
     pub(crate) drain_seconds: u32,
@@ -113,15 +114,25 @@ pub(crate) struct Group {
 impl Group {
     /// `None` where the suite is skipped.
     pub(crate) async fn of_three(name: &str, timings: [&'static str; 3]) -> Option<Self> {
+        Self::of_user(USER, name, timings).await
+    }
+
+    /// The replicas are this user, who may only lead.
+    pub(crate) async fn of_user(
+        user: &'static str,
+        name: &str,
+        timings: [&'static str; 3],
+    ) -> Option<Self> {
         let plane = shared("soloist run on a real API server").await?;
         let namespace = plane.namespace(name).await.unwrap();
         plane
-            .allow_lease(&namespace, LEASE, Account::User(USER))
+            .allow_lease(&namespace, LEASE, Account::User(user))
             .await
             .unwrap();
         Some(Self {
             plane,
             namespace,
+            user,
             folder: tempfile::tempdir().unwrap(),
             timings,
             drain_seconds: 0,
@@ -146,7 +157,7 @@ impl Group {
     pub(crate) async fn allow(&self) {
         let allowed = self
             .plane
-            .allow_lease(&self.namespace, LEASE, Account::User(USER));
+            .allow_lease(&self.namespace, LEASE, Account::User(self.user));
         allowed.await.unwrap();
     }
 
@@ -165,7 +176,7 @@ impl Group {
         };
         let allowed = self
             .plane
-            .allow(&self.namespace, Account::User(USER), vec![rule]);
+            .allow(&self.namespace, Account::User(self.user), vec![rule]);
         allowed.await.unwrap();
     }
 
@@ -195,7 +206,7 @@ impl Group {
     pub(crate) fn command(&self, program: &Path, words: &[&str], admin: bool) -> (i32, String) {
         let kubeconfig = match admin {
             true => self.plane.admin_kubeconfig(),
-            false => self.plane.kubeconfig(USER, None),
+            false => self.plane.kubeconfig(self.user, None),
         };
         let ended = Command::new(program)
             .args(words)
@@ -265,7 +276,7 @@ impl Group {
         let identity = format!("r{replica}");
         let kubeconfig = self
             .plane
-            .kubeconfig(USER, Some(&self.links[replica]))
+            .kubeconfig(self.user, Some(&self.links[replica]))
             .unwrap();
         let kubeconfig = match self.plugin_seconds {
             Some(seconds) => self.with_plugin(&kubeconfig, seconds),
@@ -411,7 +422,7 @@ printf '{{"kind":"ExecCredential","status":{{"token":"{}","expirationTimestamp":
 
     /// Waits until the lease has no holder; whoever released it may not know it yet.
     pub(crate) async fn await_free(&self, patience: Duration) {
-        let client = self.plane.client(USER, None).await.unwrap();
+        let client = self.plane.client(self.user, None).await.unwrap();
         let leases: Api<Lease> = Api::namespaced(client, &self.namespace);
         let deadline = Instant::now() + patience;
         loop {

@@ -24,19 +24,39 @@ async fn group(name: &str) -> Option<Group> {
     Some(group)
 }
 
-fn called(replica: usize) -> String {
+pub(crate) fn called(replica: usize) -> String {
     format!("r{replica}")
 }
 
 /// A Pod of a node that does not exist: nobody runs it, and it stays.
+pub(crate) async fn create_pod_on(group: &Group, replica: usize, node: &str) {
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-aa", "uid": "uid-aa", "controller": true,
+    });
+    create_pod_of(group, replica, &owner, ("pod-template-hash", "aa"), node).await;
+}
+
 async fn create_pod(group: &Group, replica: usize, hash: &str) {
     let owner = json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("web-{hash}"), "uid": format!("uid-{hash}"), "controller": true,
     });
-    create_pod_of(group, replica, &owner, ("pod-template-hash", hash)).await;
+    create_pod_of(
+        group,
+        replica,
+        &owner,
+        ("pod-template-hash", hash),
+        "nowhere",
+    )
+    .await;
 }
 
-async fn create_pod_of(group: &Group, replica: usize, owner: &Value, revision: (&str, &str)) {
+async fn create_pod_of(
+    group: &Group,
+    replica: usize,
+    owner: &Value,
+    revision: (&str, &str),
+    node: &str,
+) {
     let pods = group.api::<Pod>().await;
     let name = called(replica);
     let pod = json!({
@@ -45,7 +65,7 @@ async fn create_pod_of(group: &Group, replica: usize, owner: &Value, revision: (
             "labels": { "example.org/app": "web", revision.0: revision.1 },
             "ownerReferences": [owner],
         },
-        "spec": { "nodeName": "nowhere", "containers": [{ "name": "web", "image": "none" }],
+        "spec": { "nodeName": node, "containers": [{ "name": "web", "image": "none" }],
             "automountServiceAccountToken": false },
     });
     // The first one of a namespace may be early: there is no controller that makes it.
@@ -82,7 +102,12 @@ async fn await_role(group: &Group, replica: usize, role: &str) -> Value {
 }
 
 /// Waits for an Event about this object; what it says.
-async fn await_told(group: &Group, (kind, name): (&str, &str), reason: &str, by: &str) -> String {
+pub(crate) async fn await_told(
+    group: &Group,
+    (kind, name): (&str, &str),
+    reason: &str,
+    by: &str,
+) -> String {
     let events = group.api::<Event>().await;
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -316,7 +341,7 @@ async fn in_a_rollout_of_a_stateful_set_the_heir_is_of_the_revision_that_it_goes
     });
     for (replica, revision) in [(leader, "web-aa"), (heir, "web-aa"), (youngest, "web-bb")] {
         let revision = ("controller-revision-hash", revision);
-        create_pod_of(&group, replica, &owner, revision).await;
+        create_pod_of(&group, replica, &owner, revision, "nowhere").await;
     }
     group.signal(leader, "TERM");
     group

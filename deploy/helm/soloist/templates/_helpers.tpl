@@ -9,7 +9,7 @@
 {{- end }}
 {{- define "soloist.path" -}}
 {{- if and (eq .Values.soloist.delivery "image-volume") (semverCompare "<1.33.0-0" .Capabilities.KubeVersion.Version) }}
-{{- fail (printf "Kubernetes %s has no image volumes (they came with 1.33 behind a feature gate, and are on since 1.35): set soloist.delivery to init-container" .Capabilities.KubeVersion.Version) }}
+{{- fail (printf "Kubernetes %s has no image volumes, or alpha ones (they are beta since 1.33 behind the feature gate ImageVolume, and on since 1.35): set soloist.delivery to init-container" .Capabilities.KubeVersion.Version) }}
 {{- end }}
 {{- ternary .Values.soloist.path "/soloist-bin/soloist" (eq .Values.soloist.delivery "in-image") }}
 {{- end }}
@@ -38,8 +38,8 @@
 {{- end }}
 {{- define "soloist.hasRights" -}}
 {{- if eq .Values.store "none" }}
-{{- if or .Values.extraRights .Values.labelRole .Values.flowSchema .Values.lease }}
-{{- fail "lease, extraRights, labelRole and flowSchema are about a lease, and with store none there is none: leave them out" }}
+{{- if or .Values.extraRights .Values.labelRole .Values.leaveCordonedNode .Values.flowSchema .Values.lease }}
+{{- fail "lease, extraRights, labelRole, leaveCordonedNode and flowSchema are about a lease, and with store none there is none: leave them out" }}
 {{- end }}
 {{- if ne .Values.preset "standard" }}
 {{- fail "preset is about a lease, and with store none there is none: leave it out" }}
