@@ -111,6 +111,16 @@ fn the_doctor_has_0_for_what_is_well_and_1_for_what_is_broken() {
 }
 
 #[test]
+fn the_doctor_looks_at_leases_alone() {
+    let (code, text) = told(&["doctor", "--store", "kubernetes:configmap", "--name", "test"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("only Leases are looked at, not locks on"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_order_that_is_not_done_in_time_is_4_and_stands() {
     let folder = tempfile::tempdir().unwrap();
     let store = file(&folder);

@@ -95,10 +95,16 @@ fn a_folder_that_is_missing_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let errors = errors(&output);
     assert!(
-        errors.contains(&format!("no folder {}", missing.display())),
+        errors.contains(&format!("there is no folder {}", missing.display())),
         "{errors}"
     );
     assert!(errors.contains("emptyDir"), "{errors}");
+}
+
+#[test]
+fn an_empty_path_is_no_place_for_it() {
+    let errors = errors(&install(Path::new("")));
+    assert!(errors.contains("cannot be a file"), "{errors}");
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! What the API server and the way to it can do wrong, and what to do about it.
 
-use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use kube::core::Status;
 
 use super::resource::Resource;
+use super::source::ConnectError;
+use crate::causes::find;
 use crate::store::{StoreError, Throttling};
 
 /// What was asked for, and where.
@@ -37,11 +38,14 @@ impl Asked<'_> {
     pub(super) fn failed(&self, error: &kube::Error) -> StoreError {
         match error {
             kube::Error::Api(status) => self.answered(status),
-            kube::Error::Auth(_) => self.no_credentials(error),
             kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
                 StoreError::Unavailable(format!("the request cannot be made: {}", chain(error)))
             }
-            _ if find::<kube::client::AuthError>(error).is_some() => self.no_credentials(error),
+            _ if find::<ConnectError>(error).is_some()
+                || find::<kube::client::AuthError>(error).is_some() =>
+            {
+                self.no_credentials(error)
+            }
             _ if find::<hyper_util::client::legacy::Error>(error)
                 .is_some_and(hyper_util::client::legacy::Error::is_connect) =>
             {
@@ -209,17 +213,6 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         cause = error.source();
     }
     text
-}
-
-fn find<E: std::error::Error + 'static>(error: &kube::Error) -> Option<&E> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 #[cfg(test)]

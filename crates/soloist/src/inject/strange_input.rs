@@ -136,6 +136,29 @@ fn what_cannot_work_is_refused() {
     assert!(error(&[], &short).contains("leaves nothing of the grace period"));
     let words = short.replace("Seconds: 0", "Seconds: soon");
     assert!(error(&[], &words).contains("terminationGracePeriodSeconds \"soon\""));
+    let soloists = PLAIN.replace("- name: A\n", "- name: SOLOIST_NAME\n");
+    assert!(error(&[], &soloists).contains("its container sets SOLOIST_NAME itself, but does not run soloist"));
+}
+
+#[test]
+fn what_is_not_of_the_form_that_kubernetes_wants_is_named() {
+    let variables = "          env:\n            - name: A\n              value: b # why\n";
+    for (old, new, reason) in [
+        (
+            "    spec:\n      containers:\n        - name: feed\n",
+            "    other:\n      containers:\n        - name: feed\n",
+            "it has no spec.template.spec",
+        ),
+        ("      containers:\n", "      others:\n", "it has no containers"),
+        (variables, "          env: b\n", "env is no list"),
+        (variables, "          env: null\n", "env is null: remove it or write it as a list"),
+        ("  replicas: 3\n", "  ? [a]\n  : b\n", "a map's key is no text"),
+    ] {
+        let changed = PLAIN.replace(old, new);
+        assert_ne!(changed, PLAIN, "{old}");
+        let error = error(&[], &changed);
+        assert!(error.contains(reason), "{new}: {error}");
+    }
 }
 
 #[test]

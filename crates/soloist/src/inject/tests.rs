@@ -227,10 +227,10 @@ fn what_would_break_standbys_or_is_not_clear_is_refused() {
     );
     assert!(error(&[], &two).contains("it has the containers side, feed: say which one"));
     assert!(inject(&["--container", "feed"], &two).is_ok());
-    assert!(error(&["--container", "x"], &two).contains("no container \"x\""));
+    assert!(error(&["--container", "x"], &two).contains("it has no container \"x\""));
     assert!(error(&[], "kind: Service\n").contains("no Deployment and no StatefulSet"));
     let homeless = PLAIN.replace("  namespace: shop   # here\n", "");
-    assert!(error(&[], &homeless).contains("give --namespace"));
+    assert!(error(&[], &homeless).contains("it does not say its namespace, and a RoleBinding must"));
     let aliased = PLAIN
         .replace(
             "          env:\n            - name: A\n              value: b # why\n",

@@ -234,7 +234,7 @@ mod tests {
             (["--grace-period", "1500ms"], "is not whole seconds"),
             (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
             (["--renew-deadline", "20s"], "too late"),
-            (["--memory", "lots"], "is no quantity"),
+            (["--memory", "lots"], "is no quantity: write it as 250m"),
             (["--writable", "tmp"], "is no folder to mount at"),
             (["--writable", "/soloist-bin"], "where soloist itself is"),
         ] {

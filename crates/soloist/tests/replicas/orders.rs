@@ -117,7 +117,8 @@ fn what_cannot_be_ordered_is_refused_with_its_reason_and_nothing_happens() {
     assert_eq!(order(&group, &["pause"]).code, 0);
     let paused = order(&group, &["handover"]);
     assert_eq!(paused.code, 1);
-    assert!(paused.text.contains("resume first"), "{}", paused.text);
+    let reason = "the lease is paused, so nobody could take over; resume first";
+    assert!(paused.text.contains(reason), "{}", paused.text);
     assert_eq!(order(&group, &["resume"]).text, "resumed\n");
     assert_eq!(order(&group, &["resume"]).text, "it was not paused\n");
     assert_eq!(group.events("start").len(), 1);

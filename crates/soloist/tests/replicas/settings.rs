@@ -22,6 +22,17 @@ fn flags_that_do_not_fit_together_give_2_and_the_reason() {
         (["--identity", "a b"], "contains ' '"),
         (["--log-level", "inof"], "says not what is to be logged"),
         (["--store", "kubernetes"], "needs a name"),
+        (
+            ["--health-interval", "0s"],
+            "the health interval and timeout must be longer than 0s",
+        ),
+        (["--stop-signal", "NONSENSE"], "is not a signal: write it as TERM"),
+        (["--user", "no body"], "there is no user \"no body\" in /etc/passwd"),
+        (["--group", "no body"], "there is no group \"no body\" in /etc/group"),
+        (
+            ["--user", "4242424"],
+            "user 4242424 is not in /etc/passwd, so its group must be given as well",
+        ),
     ] {
         let mut group = Group::new();
         let mut command = group.bare();
@@ -285,5 +296,8 @@ fn a_proc_that_is_not_ours_is_an_internal_error_with_its_own_code() {
     let replica = group.spawn("r0", command.args(["--", "true"]));
     assert_eq!(group.replica(replica).exit_code(), 6);
     let log = group.replica(replica).log();
-    assert!(log.contains("/proc"), "{log}");
+    assert!(
+        log.contains("/proc is not mounted, or is that of another PID namespace"),
+        "{log}"
+    );
 }
