@@ -153,8 +153,14 @@ fn every_command_of_the_documents_is_run_by_a_test() {
     }
     // Elsewhere: the line, and who runs it or why nobody does.
     let elsewhere = [
-        ("cargo run -p soloist -- demo ", ".ci/run, from the text of README.md"),
-        ("cargo run -p soloist -- run -- ", ".ci/run, from the text of README.md"),
+        (
+            "cargo run -p soloist -- demo ",
+            ".ci/run, from the text of README.md",
+        ),
+        (
+            "cargo run -p soloist -- run -- ",
+            ".ci/run, from the text of README.md",
+        ),
         ("cargo test --workspace", ".ci/run"),
         (
             "soloist inject < deployment.yaml | kubectl apply -f -",
@@ -174,7 +180,10 @@ fn every_command_of_the_documents_is_run_by_a_test() {
             "it takes one certain port, which may be somebody else's: testbed/feed/tests run all three programs on free ones",
         ),
         ("feed-server: listening on ", "as above"),
-        ("$ soloist run --ready notify --health notify -- feed-worker ", "as above"),
+        (
+            "$ soloist run --ready notify --health notify -- feed-worker ",
+            "as above",
+        ),
         ("$ feed-verify output", "as above"),
         ("term ", "as above"),
         ("right: every message ", "as above"),
@@ -184,7 +193,14 @@ fn every_command_of_the_documents_is_run_by_a_test() {
         ),
     ];
     let mut pages = vec!["README.md".to_owned(), "README.ja.md".to_owned()];
-    for folder in ["docs", "testbed", "testbed/feed", "bench", "examples", "deploy"] {
+    for folder in [
+        "docs",
+        "testbed",
+        "testbed/feed",
+        "bench",
+        "examples",
+        "deploy",
+    ] {
         let entries = fs::read_dir(root().join(folder)).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let names = names.filter(|name| name.ends_with(".md"));
@@ -197,7 +213,10 @@ fn every_command_of_the_documents_is_run_by_a_test() {
                 .iter()
                 .any(|(of, start, ..)| of == page && line.starts_with(start));
             let is_elsewhere = elsewhere.iter().any(|(start, _)| line.starts_with(start));
-            assert!(is_tested || is_elsewhere, "a command without a test: {page}: {line}");
+            assert!(
+                is_tested || is_elsewhere,
+                "a command without a test: {page}: {line}"
+            );
             known += 1;
         }
     }
@@ -232,7 +251,10 @@ impl Replicas {
         command
             .args(["-c", line])
             .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
-            .env("SOLOIST_STORE", format!("file:{}", self.folder.path().join("demo").display()));
+            .env(
+                "SOLOIST_STORE",
+                format!("file:{}", self.folder.path().join("demo").display()),
+            );
         command
     }
 
@@ -246,8 +268,12 @@ impl Replicas {
     fn wait_leader(&self, former: &str) -> String {
         let begun = Instant::now();
         loop {
-            let output = self.command("soloist status --name demo --output json").output().unwrap();
-            let status: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let output = self
+                .command("soloist status --name demo --output json")
+                .output()
+                .unwrap();
+            let status: serde_json::Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_default();
             match status["leader"].as_str() {
                 Some(leader) if leader != former => return leader.to_owned(),
                 _ => assert!(begun.elapsed() < Duration::from_secs(60), "{output:?}"),
@@ -288,7 +314,11 @@ fn the_commands_for_planned_switches_do_what_they_say() {
                 assert!(replicas.works(&plain).contains(&leader));
                 // It goes on until it is ended.
                 let full = full.replace(" --watch", "");
-                assert!(replicas.works(&full).contains(&format!("\"leader\": \"{leader}\"")));
+                assert!(
+                    replicas
+                        .works(&full)
+                        .contains(&format!("\"leader\": \"{leader}\""))
+                );
             }
             "handover" => {
                 let said = replicas.works(&full);
@@ -298,10 +328,17 @@ fn the_commands_for_planned_switches_do_what_they_say() {
             }
             "pause" => {
                 replicas.works(&plain);
-                assert!(replicas.works("soloist status --name demo").contains("PAUSED"));
+                assert!(
+                    replicas
+                        .works("soloist status --name demo")
+                        .contains("PAUSED")
+                );
                 replicas.works(&full);
                 let said = replicas.works("soloist status --name demo");
-                assert!(said.contains("PAUSED") && !said.contains(&format!("{leader} leads")), "{said}");
+                assert!(
+                    said.contains("PAUSED") && !said.contains(&format!("{leader} leads")),
+                    "{said}"
+                );
             }
             "resume" => {
                 assert_eq!(plain, line);

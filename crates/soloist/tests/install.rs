@@ -102,12 +102,6 @@ fn a_folder_that_is_missing_is_named() {
 }
 
 #[test]
-fn an_empty_path_is_no_place_for_it() {
-    let errors = errors(&install(Path::new("")));
-    assert!(errors.contains("cannot be a file"), "{errors}");
-}
-
-#[test]
 fn a_folder_that_may_not_be_written_is_named_with_the_user() {
     if !rustix::process::getuid().is_root() {
         return;

@@ -162,11 +162,9 @@ mod tests {
     fn credentials_that_cannot_be_used_are_named_without_being_shown() {
         let error = |yaml: &str| of(yaml).err().unwrap().to_string();
         let missing = error(r#"{"tokenFile": "/nonexistent/token"}"#);
-        assert!(
-            missing.ends_with(
-                "cannot be used: the token file /nonexistent/token: No such file or directory (os error 2)"
-            ),
-            "{missing}"
+        assert_eq!(
+            missing,
+            "the credentials of the cluster's configuration cannot be used: the token file /nonexistent/token: No such file or directory (os error 2)"
         );
         let token = error(r#"{"token": "se\ncret"}"#);
         assert!(token.contains("no header can have"), "{token}");

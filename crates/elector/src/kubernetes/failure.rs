@@ -258,6 +258,28 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_helped_by_trying_again_is_said_in_words() {
+        for (verb, code, words) in [
+            ("list", 404, "the server has no leases: no"),
+            (
+                "create",
+                404,
+                "the API server has no place for this lease: no",
+            ),
+            ("update", 401, "the API server does not know who we are: no"),
+            (
+                "update",
+                422,
+                "the API server does not accept our lease: no",
+            ),
+        ] {
+            let error = asked(verb).failed(&api(code, "no"));
+            assert_eq!(error.answer(), Answer::Refused);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
     fn who_refuses_is_told_by_what_it_says() {
         for (message, part) in [
             (
@@ -283,6 +305,24 @@ mod tests {
             assert!(error.contains(part) && error.contains(message), "{error}");
             assert_eq!(error.contains("Add this rule"), part == "Add this rule");
         }
+    }
+
+    #[test]
+    fn a_namespace_that_ends_and_an_answer_of_somebody_else_are_named() {
+        let ends = "leases.coordination.k8s.io \"demo\" is forbidden: unable to create new content in namespace shop because it is being terminated";
+        let error = asked("create").failed(&api(403, ends));
+        assert_eq!(error.answer(), Answer::Refused);
+        assert!(
+            error
+                .to_string()
+                .contains("the namespace is being deleted: "),
+            "{error}"
+        );
+        let error = asked("list").not_understood("it is HTML");
+        assert_eq!(error.answer(), Answer::Refused);
+        let said = "the answer cannot be understood: it is HTML";
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!(asked("update").not_understood("").answer(), Answer::Unknown);
     }
 
     #[test]

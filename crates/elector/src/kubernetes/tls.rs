@@ -23,7 +23,9 @@ pub(super) fn client_config(config: &Config) -> Result<ClientConfig, ConnectErro
         .map_err(|error| unusable("TLS", &error))?;
     let builder = if config.accept_invalid_certs {
         let anybody = Arc::new(Anybody(provider));
-        builder.dangerous().with_custom_certificate_verifier(anybody)
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(anybody)
     } else {
         builder.with_root_certificates(trusted(config.root_cert.as_deref())?)
     };
