@@ -54,6 +54,8 @@ impl<'a> Stage<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Soloist,
+    /// With `--listen`, each on a free port.
+    Listening,
     Peer,
 }
 
@@ -99,21 +101,32 @@ impl<'a> Group<'a> {
         self.started += 1;
         let name = format!("replica-{}", self.started);
         let replica = match self.kind {
-            Kind::Soloist => self.soloist(name),
+            Kind::Soloist => self.soloist(name, &[]),
+            Kind::Listening => self.soloist(name, &["--listen", "127.0.0.1:0"]),
             Kind::Peer => self.peer(name),
         };
         self.replicas.push(replica?);
         Ok(())
     }
 
-    fn soloist(&self, name: String) -> anyhow::Result<Replica> {
-        let log = self.folder.path().join(format!("{name}.log"));
+    /// What a replica has said until now.
+    pub(crate) fn log(&self, name: &str) -> std::io::Result<String> {
+        std::fs::read_to_string(self.log_of(name))
+    }
+
+    fn log_of(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.log"))
+    }
+
+    fn soloist(&self, name: String, flags: &[&str]) -> anyhow::Result<Replica> {
+        let log = self.log_of(&name);
         let mut command = guarded(&self.stage.programs.soloist);
         command
             .args(["run", "--store", "kubernetes", "--name", LEASE])
             .args(["--namespace", &self.namespace, "--identity", &name])
             .arg("--kubeconfig")
             .arg(&self.stage.kubeconfig)
+            .args(flags)
             .arg("--")
             .arg(&self.stage.programs.child)
             .arg(self.journal.path())
@@ -130,7 +143,7 @@ impl<'a> Group<'a> {
     fn peer(&self, name: String) -> anyhow::Result<Replica> {
         let (kubeconfig, namespace) = (&self.stage.kubeconfig, &self.namespace);
         let mut options = PeerOptions::new(kubeconfig, namespace, LEASE, &name);
-        options.log = Some(self.folder.path().join(format!("{name}.log")));
+        options.log = Some(self.log_of(&name));
         let program: &Path = &self.stage.programs.child;
         let command = [
             program.as_os_str(),

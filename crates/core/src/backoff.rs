@@ -85,6 +85,11 @@ mod tests {
             Backoff::try_new(Duration::ZERO, Duration::from_secs(1)),
             Err(BackoffError::FirstIsZero)
         );
+        assert!(
+            BackoffError::FirstIsZero
+                .to_string()
+                .starts_with("the first backoff is 0s; it must be longer than nothing")
+        );
         assert_eq!(
             Backoff::try_new(Duration::from_secs(2), Duration::from_secs(1))
                 .unwrap_err()

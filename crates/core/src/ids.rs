@@ -203,7 +203,10 @@ mod tests {
             Identity::try_new("pod-a_1.x").unwrap().as_str(),
             "pod-a_1.x"
         );
-        assert_eq!(Identity::try_new(""), Err(IdentityError::Empty));
+        assert_eq!(
+            Identity::try_new("").unwrap_err().to_string(),
+            "the identity is empty; an empty holder means that nobody leads, so every replica needs a name"
+        );
         assert_eq!(
             Identity::try_new("pod a").unwrap_err().to_string(),
             "the identity \"pod a\" contains ' '; use letters, digits and punctuation, no spaces or control characters"

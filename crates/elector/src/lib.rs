@@ -50,6 +50,8 @@
 #[cfg(any(feature = "etcd", feature = "kubernetes"))]
 mod apart;
 pub mod carrier;
+#[cfg(any(feature = "etcd", feature = "kubernetes"))]
+mod causes;
 pub mod clock;
 pub mod driver;
 pub mod elector;

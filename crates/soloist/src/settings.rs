@@ -376,12 +376,18 @@ mod tests {
             (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
             (["--prestop", "30s"], "leaves nothing"),
             (["--identity", "a b"], "contains ' '"),
-            (["--health", "notify"], "needs --ready notify"),
+            (
+                ["--health", "notify"],
+                "--health notify needs --ready notify: a child that",
+            ),
             (["--stop-signal", "NOPE"], "not a signal"),
             (["--ready", "sometimes"], "is not a probe"),
             (["--store", "redis"], "is not a store"),
             (["--wait", "10"], "is not a duration"),
-            (["--store", "kubernetes"], "needs a name"),
+            (
+                ["--store", "kubernetes"],
+                "the lease needs a name, the same in all replicas",
+            ),
             (["--store", "etcd:a:1"], "on etcd the lease needs a name"),
             (["--store", "etcd:a:b"], "is no address of an etcd"),
             (["--etcd-user", "me"], "--etcd-password-file"),
@@ -436,6 +442,12 @@ mod tests {
             assert!(error.starts_with(flags[0]), "{error}");
             assert!(error.contains("with --store none"), "{error}");
         }
+        let leaves = ["--store", "none", "--on-unhealthy", "step-down"];
+        let error = settings(&leaves).unwrap_err().to_string();
+        assert!(
+            error.contains("lets another replica lead, and with --store none nobody does"),
+            "{error}"
+        );
         let standard = ["--store", "none", "--preset", "standard"];
         settings(&standard).expect("what is so anyway may be said");
     }

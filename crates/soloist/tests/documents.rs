@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -114,7 +114,244 @@ fn leads_and_is_well(replica: &str, doctor: &str) {
     assert!(examined.status.success(), "{examined:?}");
 }
 
-/// What is not run is at least understood: the program reads all words up to its help.
+/// Every command of every page is run as it stands there, or is named here with the reason.
+#[test]
+fn every_command_of_the_documents_is_run_by_a_test() {
+    // Each of these goes through all commands of its page, and knows what each should do.
+    let tests = [
+        (
+            "docs/quick-start.md",
+            "",
+            "crates/soloist/tests/documents.rs",
+            "the_quick_starts_commands_do_what_it_says",
+        ),
+        (
+            "docs/switches.md",
+            "soloist ",
+            "crates/soloist/tests/documents.rs",
+            "the_commands_for_planned_switches_do_what_they_say",
+        ),
+        (
+            "docs/switches.md",
+            "kubectl ",
+            "crates/soloist/tests/deploy/documents.rs",
+            "orders_by_hand_can_be_typed_in_as_they_stand_and_are_understood",
+        ),
+        (
+            "docs/kubernetes.md",
+            "",
+            "crates/soloist/tests/deploy/documents.rs",
+            "what_the_guide_to_kubernetes_says_can_be_typed_in_as_it_stands",
+        ),
+    ];
+    for (page, _, file, test) in tests {
+        let text = read(file);
+        let body = text.split(&format!("fn {test}()")).nth(1);
+        let body = body.unwrap_or_else(|| panic!("{file} has no test {test}"));
+        let body = body.split("\n}\n").next().unwrap();
+        assert!(body.contains(page), "{test} is not about {page}");
+    }
+    // Elsewhere: the line, and who runs it or why nobody does.
+    let elsewhere = [
+        (
+            "cargo run -p soloist -- demo ",
+            ".ci/run, from the text of README.md",
+        ),
+        (
+            "cargo run -p soloist -- run -- ",
+            ".ci/run, from the text of README.md",
+        ),
+        ("cargo test --workspace", ".ci/run"),
+        (
+            "soloist inject < deployment.yaml | kubectl apply -f -",
+            "the test of docs/kubernetes.md, which has it too",
+        ),
+        (
+            "helm test feed --namespace shop",
+            "helm_installs_the_chart_and_its_test_passes_and_one_of_three_leads, on nodes: a Pod has to run to its end",
+        ),
+        (
+            "SOLOIST_LEADER_CHANGES=100 cargo test -p feed --test under_soloist whatever_happens",
+            "a quarter of an hour long: the same test with fewer changes is among all tests",
+        ),
+        // testbed/feed/README.md, with what they print.
+        (
+            "$ feed-server ",
+            "it takes one certain port, which may be somebody else's: testbed/feed/tests run all three programs on free ones",
+        ),
+        ("feed-server: listening on ", "as above"),
+        (
+            "$ soloist run --ready notify --health notify -- feed-worker ",
+            "as above",
+        ),
+        ("$ feed-verify output", "as above"),
+        ("term ", "as above"),
+        ("right: every message ", "as above"),
+        (
+            "$ grpcurl ",
+            "there is no grpcurl for the tests: testbed/feed/tests/server ask the same calls",
+        ),
+    ];
+    let mut pages = vec!["README.md".to_owned(), "README.ja.md".to_owned()];
+    for folder in [
+        "docs",
+        "testbed",
+        "testbed/feed",
+        "bench",
+        "examples",
+        "deploy",
+    ] {
+        let entries = fs::read_dir(root().join(folder)).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let names = names.filter(|name| name.ends_with(".md"));
+        pages.extend(names.map(|name| format!("{folder}/{name}")));
+    }
+    let mut known = 0;
+    for page in &pages {
+        for line in commands(page) {
+            let is_tested = tests
+                .iter()
+                .any(|(of, start, ..)| of == page && line.starts_with(start));
+            let is_elsewhere = elsewhere.iter().any(|(start, _)| line.starts_with(start));
+            assert!(
+                is_tested || is_elsewhere,
+                "a command without a test: {page}: {line}"
+            );
+            known += 1;
+        }
+    }
+    assert!(known > 30, "{known}");
+}
+
+/// Replicas on one lease file, which the commands find by their variables.
+struct Replicas {
+    folder: tempfile::TempDir,
+    running: Vec<Child>,
+}
+
+impl Replicas {
+    fn start(names: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut replicas = Self {
+            folder,
+            running: Vec::new(),
+        };
+        for name in names {
+            let line = format!("exec soloist run --name demo --identity {name} -- sleep 1000");
+            let mut command = replicas.command(&line);
+            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+            replicas.running.push(child.unwrap());
+        }
+        replicas
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let program = Path::new(env!("CARGO_BIN_EXE_soloist")).parent().unwrap();
+        let mut command = Command::new("bash");
+        command
+            .args(["-c", line])
+            .env("PATH", format!("{}:/usr/bin:/bin", program.display()))
+            .env(
+                "SOLOIST_STORE",
+                format!("file:{}", self.folder.path().join("demo").display()),
+            );
+        command
+    }
+
+    fn works(&self, line: &str) -> String {
+        let output = self.command(line).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Until a name is there, other than the former one's.
+    fn wait_leader(&self, former: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let output = self
+                .command("soloist status --name demo --output json")
+                .output()
+                .unwrap();
+            let status: serde_json::Value =
+                serde_json::from_slice(&output.stdout).unwrap_or_default();
+            match status["leader"].as_str() {
+                Some(leader) if leader != former => return leader.to_owned(),
+                _ => assert!(begun.elapsed() < Duration::from_secs(60), "{output:?}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Replicas {
+    fn drop(&mut self) {
+        for child in &self.running {
+            let pid = Pid::from_child(child);
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        for child in &mut self.running {
+            let _ = child.wait();
+        }
+    }
+}
+
+/// What stands in brackets may be left out: each line without all of it, then with it.
+#[test]
+fn the_commands_for_planned_switches_do_what_they_say() {
+    let replicas = Replicas::start(&["one", "two"]);
+    let mut leader = replicas.wait_leader("");
+    let mut tested = 0;
+    for line in commands("docs/switches.md") {
+        if line.starts_with("kubectl ") {
+            continue;
+        }
+        tested += 1;
+        let plain = line.split(" [").next().unwrap().to_owned();
+        let heir = if leader == "one" { "two" } else { "one" };
+        let full = line.replace(['[', ']'], "").replace("REPLICA", heir);
+        match plain.split_whitespace().nth(1).unwrap() {
+            "status" => {
+                assert!(replicas.works(&plain).contains(&leader));
+                // It goes on until it is ended.
+                let full = full.replace(" --watch", "");
+                assert!(
+                    replicas
+                        .works(&full)
+                        .contains(&format!("\"leader\": \"{leader}\""))
+                );
+            }
+            "handover" => {
+                let said = replicas.works(&full);
+                assert!(said.contains(&format!("{heir} leads in term")), "{said}");
+                replicas.works(&plain);
+                leader = replicas.wait_leader(heir);
+            }
+            "pause" => {
+                replicas.works(&plain);
+                assert!(
+                    replicas
+                        .works("soloist status --name demo")
+                        .contains("PAUSED")
+                );
+                replicas.works(&full);
+                let said = replicas.works("soloist status --name demo");
+                assert!(
+                    said.contains("PAUSED") && !said.contains(&format!("{leader} leads")),
+                    "{said}"
+                );
+            }
+            "resume" => {
+                assert_eq!(plain, line);
+                replicas.works(&plain);
+                replicas.wait_leader("");
+            }
+            _ => panic!("a command without a test: {line}"),
+        }
+    }
+    assert_eq!(tested, 4);
+}
+
+/// What cannot be run is at least understood: the program reads all words up to its help.
 #[test]
 fn every_command_of_the_documents_has_flags_that_exist() {
     let mut read = 0;

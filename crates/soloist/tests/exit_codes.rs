@@ -111,6 +111,16 @@ fn the_doctor_has_0_for_what_is_well_and_1_for_what_is_broken() {
 }
 
 #[test]
+fn the_doctor_looks_at_leases_alone() {
+    let (code, text) = told(&["doctor", "--store", "configmap", "--name", "test"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(
+        text.contains("only Leases are looked at, not locks on"),
+        "{text}"
+    );
+}
+
+#[test]
 fn an_order_that_is_not_done_in_time_is_4_and_stands() {
     let folder = tempfile::tempdir().unwrap();
     let store = file(&folder);
@@ -276,15 +286,4 @@ fn each_code_of_the_table_is_in_the_test_that_it_names_and_each_code_of_the_help
     assert!(documented.is_empty(), "no commands: {documented:?}");
     // The help of `run` has all of them, so this compares something.
     assert!(codes_of_help("run").len() > 7, "{:?}", codes_of_help("run"));
-}
-
-#[test]
-fn each_message_of_the_table_has_its_test() {
-    let rows = rows("Messages that name a cause");
-    assert!(rows.len() > 8);
-    for row in rows {
-        let said = row.cells[1].trim_matches('`');
-        let body = test_of(&row);
-        assert!(body.contains(said), "no {said:?} in {body}");
-    }
 }

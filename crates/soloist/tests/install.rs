@@ -95,7 +95,7 @@ fn a_folder_that_is_missing_is_named() {
     assert_eq!(output.status.code(), Some(1));
     let errors = errors(&output);
     assert!(
-        errors.contains(&format!("no folder {}", missing.display())),
+        errors.contains(&format!("there is no folder {}", missing.display())),
         "{errors}"
     );
     assert!(errors.contains("emptyDir"), "{errors}");

@@ -108,11 +108,13 @@ async fn who_may_not_is_told_what_is_missing() {
     let endpoint = users.etcd.cluster().endpoint(0);
     let nameless = users.etcd.store_at(&endpoint);
     let told = refused(in_time(nameless.read()).await);
+    assert!(told.contains("wants to know who we are: "), "{told}");
     assert!(told.contains("--etcd-user"), "{told}");
 
     let wrong = users.folder.path().join("wrong");
     std::fs::write(&wrong, "guess").unwrap();
     let told = refused(in_time(users.store("me", &wrong).read()).await);
+    assert!(told.contains(" refuses us: "), "{told}");
     assert!(told.contains("invalid user ID or password"), "{told}");
     let missing = users.folder.path().join("missing");
     let told = refused(in_time(users.store("me", &missing).read()).await);

@@ -32,6 +32,10 @@ async fn members_are_believed_by_their_certificates() {
     let stranger = store(&etcd, other.cluster().ca(), None);
     let told = refused(in_time(stranger.read()).await);
     assert!(told.contains("its certificate is not accepted"), "{told}");
+    assert!(
+        told.contains("no member of the etcd can be trusted, or none trusts us"),
+        "{told}"
+    );
     let missing = store(&etcd, ca.with_file_name("missing"), None);
     let told = refused(in_time(missing.read()).await);
     assert!(told.contains("missing cannot be used"), "{told}");

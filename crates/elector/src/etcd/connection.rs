@@ -23,6 +23,7 @@ use tonic_prost::ProstCodec;
 
 use super::options::{Endpoint, Tls};
 use super::tls;
+use crate::causes::find;
 
 /// What lasts longer is a network that swallows everything: the next member is tried.
 const DIALLING: Duration = Duration::from_secs(2);
@@ -189,28 +190,6 @@ impl tower::Service<http::Request<Body>> for Sender {
 /// Whether the request certainly never left this process.
 pub(super) fn was_not_sent(status: &Status) -> bool {
     status.code() != Code::Ok && find::<hyper::Error>(status).is_some_and(hyper::Error::is_canceled)
-}
-
-/// The first cause of this type.
-pub(super) fn find<'a, E: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        // An I/O error's own cause is not what it wraps, but the cause of that.
-        if let Some(inner) = error
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::get_ref)
-            && let Some(found) = find::<E>(inner)
-        {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
 }
 
 /// Why there is no connection.

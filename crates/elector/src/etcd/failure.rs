@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tonic::{Code, Status};
 
-use super::connection::{DialError, find, was_not_sent};
+use super::connection::{DialError, was_not_sent};
 use super::members::{Members, Trouble};
 use super::tls;
+use crate::causes::find;
 use crate::store::{StoreError, Throttling};
 
 /// etcd does not say for how long to wait.

@@ -203,6 +203,8 @@ mod tests {
         for url in ["http://a:1/x", "https://a:1", "a:1,https://b:1/x"] {
             let error = url.parse::<Address>().unwrap_err();
             assert!(matches!(error, AddressError::Url(_)), "{url}");
+            let said = "is a URL: write HOST:PORT[,HOST:PORT…]/PREFIX without its scheme";
+            assert!(error.to_string().contains(said), "{error}");
         }
     }
 

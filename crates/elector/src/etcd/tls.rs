@@ -12,9 +12,10 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::connection::{DialError, find};
+use super::connection::DialError;
 use super::options::Tls;
 use crate::apart::apart;
+use crate::causes::find;
 
 /// Speaks TLS with who claims to be `host`.
 pub(super) async fn connect(

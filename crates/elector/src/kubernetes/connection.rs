@@ -8,19 +8,23 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use hyper_rustls::FixedServerNameResolver;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
 use kube::{Client, Config};
+use rustls::pki_types::ServerName;
 use tokio::sync::Notify;
 use tower::{BoxError, ServiceBuilder};
 use tracing::debug;
 
+use super::authorization::Authorization;
 use super::failure::chain;
 use super::plugin::{self, Credential};
 use super::retry_after;
 use super::source::{ConnectError, Origin};
+use super::tls;
 use crate::apart::apart;
 use crate::clock;
 
@@ -47,7 +51,7 @@ struct State {
     client: Option<Client>,
     /// Grows whenever a client that is being made is not wanted any more.
     generation: u64,
-    /// The server did not accept the credentials: whatever they come from may have others by now.
+    /// The server did not accept the credentials, or we not its certificate: whatever ours come from may have others by now.
     stale: bool,
 }
 
@@ -55,6 +59,11 @@ impl State {
     fn discard(&mut self) {
         self.client = None;
         self.generation += 1;
+    }
+
+    fn outdate(&mut self) {
+        self.discard();
+        self.stale = true;
     }
 }
 
@@ -79,11 +88,7 @@ impl Connection {
             let refresh_at = first.refresh_at(clock::now());
             tokio::spawn(plugin::keep_fresh(Arc::downgrade(&own), exec, refresh_at));
         }
-        own.client().await.map_err(|error| match &error {
-            kube::Error::RustlsTls(_) => ConnectError::Certificate(chain(&error)),
-            kube::Error::InferKubeconfig(_) => ConnectError::Certificate(chain(&error)),
-            _ => ConnectError::Credentials(chain(&error)),
-        })?;
+        own.client().await?;
         Ok(Self::Own(own))
     }
 
@@ -98,7 +103,10 @@ impl Connection {
     pub(super) async fn client(&self) -> Result<Client, kube::Error> {
         match self {
             Self::Given(client) => Ok(client.clone()),
-            Self::Own(own) => own.client().await,
+            Self::Own(own) => {
+                let client = own.client().await;
+                client.map_err(|error| kube::Error::Service(error.into()))
+            }
         }
     }
 
@@ -112,10 +120,15 @@ impl Connection {
     /// The server does not accept our credentials: look for others.
     pub(super) fn unauthorized(&self) {
         if let Self::Own(own) = self {
-            let mut state = own.state();
-            state.discard();
-            state.stale = true;
+            own.state().outdate();
             own.refresh.notify_one();
+        }
+    }
+
+    /// One of the two does not accept the other's certificate: read the files again.
+    pub(super) fn distrusted(&self) {
+        if let Self::Own(own) = self {
+            own.state().outdate();
         }
     }
 }
@@ -126,7 +139,7 @@ impl Own {
         url.trim_end_matches('/').to_owned()
     }
 
-    async fn client(self: &Arc<Self>) -> Result<Client, kube::Error> {
+    async fn client(self: &Arc<Self>) -> Result<Client, ConnectError> {
         if let Some(client) = &self.state().client {
             return Ok(client.clone());
         }
@@ -142,8 +155,9 @@ impl Own {
             (state.config.clone(), state.generation)
         };
         let build = apart(move || build(&config)).await;
-        let client = build.map_err(|error| kube::Error::Service(error.into()))??;
+        let build = build.map_err(|error| ConnectError::Credentials(error.to_string()));
         let mut state = self.state();
+        let client = build.flatten().inspect_err(|_| state.stale = true)?;
         if state.generation == generation {
             state.client = Some(client.clone());
         }
@@ -174,7 +188,7 @@ impl fmt::Debug for Connection {
     }
 }
 
-fn build(config: &Config) -> Result<Client, kube::Error> {
+fn build(config: &Config) -> Result<Client, ConnectError> {
     let mut http = HttpConnector::new();
     http.enforce_http(false);
     http.set_nodelay(true);
@@ -185,7 +199,7 @@ fn build(config: &Config) -> Result<Client, kube::Error> {
     http.set_keepalive_retries(Some(3));
     http.set_tcp_user_timeout(Some(Duration::from_secs(25)));
     let tls = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(config.rustls_client_config()?)
+        .with_tls_config(tls::client_config(config)?)
         .https_or_http();
     let tls = match &config.tls_server_name {
         Some(name) => tls.with_server_name_resolver(fixed(name)?),
@@ -197,19 +211,27 @@ fn build(config: &Config) -> Result<Client, kube::Error> {
         .pool_idle_timeout(Duration::from_secs(60))
         .retry_canceled_requests(false)
         .build(https);
+    let authorization = Authorization::of(&config.auth_info)?;
+    let headers = config.extra_headers_layer();
+    let headers = headers.map_err(|error| ConnectError::Credentials(chain(&error)))?;
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
-        .option_layer(config.auth_layer()?)
-        .layer(config.extra_headers_layer()?)
+        .map_request(move |mut request| {
+            authorization.put_into(&mut request);
+            request
+        })
+        .layer(headers)
         .and_then(retry_after::into_body)
         .map_err(BoxError::from)
         .service(client);
     Ok(Client::new(service, config.default_namespace.clone()))
 }
 
-fn fixed(name: &str) -> Result<hyper_rustls::FixedServerNameResolver, kube::Error> {
-    let name = name.to_owned().try_into().map_err(|error| {
-        kube::Error::RustlsTls(kube::client::RustlsTlsError::InvalidServerName(error))
-    })?;
-    Ok(hyper_rustls::FixedServerNameResolver::new(name))
+fn fixed(name: &str) -> Result<FixedServerNameResolver, ConnectError> {
+    match ServerName::try_from(name.to_owned()) {
+        Ok(name) => Ok(FixedServerNameResolver::new(name)),
+        Err(error) => Err(ConnectError::Certificate(format!(
+            "the server name {name:?}: {error}"
+        ))),
+    }
 }

@@ -1,12 +1,13 @@
 //! What the API server and the way to it can do wrong, and what to do about it.
 
-use std::error::Error as _;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use kube::core::Status;
 
 use super::resource::Resource;
+use super::source::ConnectError;
+use crate::causes::find;
 use crate::store::{StoreError, Throttling};
 
 /// What was asked for, and where.
@@ -37,11 +38,14 @@ impl Asked<'_> {
     pub(super) fn failed(&self, error: &kube::Error) -> StoreError {
         match error {
             kube::Error::Api(status) => self.answered(status),
-            kube::Error::Auth(_) => self.no_credentials(error),
             kube::Error::BuildRequest(_) | kube::Error::HttpError(_) => {
                 StoreError::Unavailable(format!("the request cannot be made: {}", chain(error)))
             }
-            _ if find::<kube::client::AuthError>(error).is_some() => self.no_credentials(error),
+            _ if find::<ConnectError>(error).is_some()
+                || find::<kube::client::AuthError>(error).is_some() =>
+            {
+                self.no_credentials(error)
+            }
             _ if find::<hyper_util::client::legacy::Error>(error)
                 .is_some_and(hyper_util::client::legacy::Error::is_connect) =>
             {
@@ -211,17 +215,6 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn find<E: std::error::Error + 'static>(error: &kube::Error) -> Option<&E> {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(found) = error.downcast_ref::<E>() {
-            return Some(found);
-        }
-        cause = error.source();
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -265,6 +258,28 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_be_helped_by_trying_again_is_said_in_words() {
+        for (verb, code, words) in [
+            ("list", 404, "the server has no leases: no"),
+            (
+                "create",
+                404,
+                "the API server has no place for this lease: no",
+            ),
+            ("update", 401, "the API server does not know who we are: no"),
+            (
+                "update",
+                422,
+                "the API server does not accept our lease: no",
+            ),
+        ] {
+            let error = asked(verb).failed(&api(code, "no"));
+            assert_eq!(error.answer(), Answer::Refused);
+            assert!(error.to_string().contains(words), "{error}");
+        }
+    }
+
+    #[test]
     fn who_refuses_is_told_by_what_it_says() {
         for (message, part) in [
             (
@@ -290,6 +305,24 @@ mod tests {
             assert!(error.contains(part) && error.contains(message), "{error}");
             assert_eq!(error.contains("Add this rule"), part == "Add this rule");
         }
+    }
+
+    #[test]
+    fn a_namespace_that_ends_and_an_answer_of_somebody_else_are_named() {
+        let ends = "leases.coordination.k8s.io \"demo\" is forbidden: unable to create new content in namespace shop because it is being terminated";
+        let error = asked("create").failed(&api(403, ends));
+        assert_eq!(error.answer(), Answer::Refused);
+        assert!(
+            error
+                .to_string()
+                .contains("the namespace is being deleted: "),
+            "{error}"
+        );
+        let error = asked("list").not_understood("it is HTML");
+        assert_eq!(error.answer(), Answer::Refused);
+        let said = "the answer cannot be understood: it is HTML";
+        assert!(error.to_string().contains(said), "{error}");
+        assert_eq!(asked("update").not_understood("").answer(), Answer::Unknown);
     }
 
     #[test]

@@ -10,6 +10,7 @@
 //! Tokens and certificates of a Pod are read again as they change. Least privilege: `create` on leases, and `list`,
 //! `watch`, `update` on the one that is named.
 
+mod authorization;
 mod connection;
 mod failure;
 mod holder;
@@ -22,6 +23,7 @@ mod pods;
 mod resource;
 mod retry_after;
 mod source;
+mod tls;
 mod watch;
 
 use std::sync::atomic::AtomicBool;
@@ -38,6 +40,7 @@ use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use tracing::warn;
 
+use crate::causes::find;
 use crate::clock;
 use crate::repeats::Repeats;
 use crate::seen::Seen;
@@ -201,6 +204,10 @@ impl Inner {
     fn failed(&self, asked: Asked<'_>, error: &kube::Error) -> StoreError {
         if matches!(error, kube::Error::Api(status) if status.code == 401) {
             self.connection.unauthorized();
+        }
+        // Whom we trust, or the certificate that we show, may have been replaced.
+        if find::<rustls::Error>(error).is_some() {
+            self.connection.distrusted();
         }
         asked.failed(error)
     }

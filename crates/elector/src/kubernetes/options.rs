@@ -213,6 +213,11 @@ users: [{name: u, user: {token: t}}]
                 None,
                 "the kubeconfig FILE wants the proxy http://p",
             ),
+            (
+                &KUBECONFIG.replace("token: t", "auth-provider: {name: gcp}"),
+                None,
+                "the kubeconfig FILE has its user's credentials from the auth-provider \"gcp\", which is not supported",
+            ),
         ] {
             let error = error_of(content, context).await;
             assert!(error.starts_with(start), "{error}");

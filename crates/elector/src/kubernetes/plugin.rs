@@ -57,8 +57,7 @@ impl Credential {
 pub(super) fn take(auth: &mut AuthInfo) -> Option<ExecConfig> {
     let others = auth.token.is_some()
         || auth.token_file.is_some()
-        || auth.username.is_some()
-        || auth.auth_provider.is_some();
+        || (auth.username.is_some() && auth.password.is_some());
     match others {
         true => None,
         false => auth.exec.take(),

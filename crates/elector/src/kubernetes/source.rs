@@ -78,6 +78,16 @@ pub enum ConnectError {
     /// The credentials cannot be used.
     #[error("the credentials of the cluster's configuration cannot be used: {0}")]
     Credentials(String),
+    /// A way to credentials that Kubernetes itself has given up.
+    #[error(
+        "the kubeconfig {path} has its user's credentials from the auth-provider {provider:?}, which is not supported; use a command instead (exec: gke-gcloud-auth-plugin, or kubelogin for Azure and OIDC)"
+    )]
+    AuthProvider {
+        /// Which file.
+        path: String,
+        /// The provider.
+        provider: String,
+    },
     /// Not supported.
     #[error(
         "the kubeconfig {path} wants the proxy {proxy}; proxies are not supported for the lease"
@@ -202,7 +212,7 @@ async fn from_file(
         ..KubeConfigOptions::default()
     };
     let loaded = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    loaded.map_err(|error| match error {
+    let config = loaded.map_err(|error| match error {
         KubeconfigError::CurrentContextNotSet => ConnectError::NoContext {
             path: path.into(),
             available,
@@ -220,7 +230,14 @@ async fn from_file(
             path: path.into(),
             reason: chain(&error),
         },
-    })
+    })?;
+    match config.auth_info.auth_provider {
+        None => Ok(config),
+        Some(provider) => Err(ConnectError::AuthProvider {
+            path: path.into(),
+            provider: provider.name,
+        }),
+    }
 }
 
 fn proxy(kubeconfig: &Kubeconfig, context: Option<&str>) -> Option<String> {

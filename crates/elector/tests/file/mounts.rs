@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use soloist_elector::core::election::{Base, Purpose};
@@ -18,8 +19,12 @@ fn a_file_system_that_is_not_known_to_be_of_one_machine_is_refused() {
         ("/proc/self/lease", "procfs"),
         ("/sys/kernel/lease", "sysfs"),
     ] {
+        let folder = Path::new(path).parent().unwrap();
         let error = refusal(FileStore::open(path).unwrap_err());
-        assert!(error.contains(kind), "{error}");
+        assert!(
+            error.contains(&format!("the folder {} is on {kind}", folder.display())),
+            "{error}"
+        );
         assert!(error.contains("XFS, Btrfs"), "{error}");
     }
 }

@@ -100,13 +100,15 @@ fn what_a_merge_key_brings_cannot_be_seen() {
 #[test]
 fn names_that_are_taken_are_told_before_a_cluster_refuses_them() {
     let volume = PLAIN.replace("volumes: []", "volumes: [{name: soloist, emptyDir: {}}]");
-    assert!(error(&[], &volume).contains("a volume \"soloist\" already"));
+    assert!(error(&[], &volume).contains(
+        "it has a volume \"soloist\" already, which is the name of the one that brings soloist"
+    ));
     assert!(inject(&["--delivery", "in-image"], &volume).is_ok());
     let mount = PLAIN.replace(
         "          env:\n",
         "          volumeMounts: [{name: x, mountPath: /soloist-bin}]\n          env:\n",
     );
-    assert!(error(&[], &mount).contains("mounts something at /soloist-bin already"));
+    assert!(error(&[], &mount).contains("its container mounts something at /soloist-bin already"));
     let name = PLAIN.replace("- name: A\n", "- name: POD_NAME\n");
     assert!(error(&[], &name).contains("sets POD_NAME to something else than metadata.name"));
     assert!(error(&["--name", "My Lease"], PLAIN).contains("is no name for a Lease"));
@@ -123,7 +125,7 @@ fn what_cannot_work_is_refused() {
         "          command:\n            - /feed   # the program\n            - --all\n",
         "          command: /feed --all\n",
     );
-    assert!(error(&[], &text).contains("its command is no list"));
+    assert!(error(&[], &text).contains("its command is no list: write it as one"));
     let nameless = PLAIN.replace(
         "  name: feed\n  namespace",
         "  generateName: feed-\n  namespace",
@@ -136,6 +138,54 @@ fn what_cannot_work_is_refused() {
     assert!(error(&[], &short).contains("leaves nothing of the grace period"));
     let words = short.replace("Seconds: 0", "Seconds: soon");
     assert!(error(&[], &words).contains("terminationGracePeriodSeconds \"soon\""));
+    let soloists = PLAIN.replace("- name: A\n", "- name: SOLOIST_NAME\n");
+    assert!(
+        error(&[], &soloists)
+            .contains("its container sets SOLOIST_NAME itself, but does not run soloist")
+    );
+}
+
+#[test]
+fn what_is_not_of_the_form_that_kubernetes_wants_is_named() {
+    let variables = "          env:\n            - name: A\n              value: b # why\n";
+    for (old, new, reason) in [
+        (
+            "    spec:\n      containers:\n        - name: feed\n",
+            "    other:\n      containers:\n        - name: feed\n",
+            "it has no spec.template.spec",
+        ),
+        (
+            "      containers:\n",
+            "      others:\n",
+            "it has no containers",
+        ),
+        (variables, "          env: b\n", "env is no list"),
+        (
+            "          command:\n            - /feed   # the program\n            - --all\n",
+            "          ? command\n          : - /feed\n            - --all\n",
+            "begins in the middle of a line",
+        ),
+        (
+            "            - /feed   # the program\n",
+            "            - !!str /feed\n",
+            "a list that cannot be changed here (an anchor, a tag",
+        ),
+        (
+            variables,
+            "          env: null\n",
+            "env is null: remove it or write it as a list",
+        ),
+        (
+            "  replicas: 3\n",
+            "  ? [a]\n  : b\n",
+            "a map's key is no text",
+        ),
+    ] {
+        let changed = PLAIN.replace(old, new);
+        assert_ne!(changed, PLAIN, "{old}");
+        let error = error(&[], &changed);
+        assert!(error.contains(reason), "{new}: {error}");
+    }
 }
 
 #[test]

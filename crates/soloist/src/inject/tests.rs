@@ -219,7 +219,11 @@ fn what_would_break_standbys_or_is_not_clear_is_refused() {
         "          env:\n",
         "          livenessProbe: {tcpSocket: {port: 1}}\n          env:\n",
     );
-    assert!(error(&[], &probe).contains("livenessProbe, which asks the program"));
+    assert!(
+        error(&[], &probe).contains(
+            "livenessProbe, which asks the program; on standbys the program does not run"
+        )
+    );
     assert_eq!(inject(&["--keep-probes"], &probe).unwrap().notes.len(), 1);
     let two = PLAIN.replace(
         "        - name: feed\n",
@@ -227,17 +231,38 @@ fn what_would_break_standbys_or_is_not_clear_is_refused() {
     );
     assert!(error(&[], &two).contains("it has the containers side, feed: say which one"));
     assert!(inject(&["--container", "feed"], &two).is_ok());
-    assert!(error(&["--container", "x"], &two).contains("no container \"x\""));
+    assert!(error(&["--container", "x"], &two).contains("it has no container \"x\""));
     assert!(error(&[], "kind: Service\n").contains("no Deployment and no StatefulSet"));
     let homeless = PLAIN.replace("  namespace: shop   # here\n", "");
-    assert!(error(&[], &homeless).contains("give --namespace"));
+    assert!(
+        error(&[], &homeless).contains("it does not say its namespace, and a RoleBinding must")
+    );
     let aliased = PLAIN
         .replace(
             "          env:\n            - name: A\n              value: b # why\n",
             "          env: *shared\n",
         )
         .replace("# our shop\n", "x: &shared [{name: B, value: c}]\n");
-    assert!(error(&[], &aliased).contains("env is a YAML alias"));
+    assert!(
+        error(&[], &aliased)
+            .contains("env is a YAML alias (*): write it out first, so that only this")
+    );
+    let command = PLAIN
+        .replace(
+            "          command:\n            - /feed   # the program\n            - --all\n",
+            "          command: *shared\n",
+        )
+        .replace("# our shop\n", "x: &shared [/feed]\n");
+    assert!(error(&[], &command).contains("its command is a YAML alias (*)"));
+    let another = PLAIN.split("---\n").next().unwrap();
+    let several = format!(
+        "{another}---\n{}",
+        another.replace("name: feed\n", "name: web\n")
+    );
+    assert!(
+        error(&["--name", "one"], &several)
+            .contains("--name is one lease, and these are 2 workloads")
+    );
 }
 
 #[test]

@@ -231,12 +231,16 @@ mod tests {
                 "--name \"Feed\" is no name for Kubernetes",
             ),
             (["--namespace", "a.b"], "--namespace \"a.b\" is no name"),
-            (["--grace-period", "1500ms"], "is not whole seconds"),
+            (
+                ["--grace-period", "1500ms"],
+                "is not whole seconds, and Kubernetes can only count those",
+            ),
             (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
             (["--renew-deadline", "20s"], "too late"),
-            (["--memory", "lots"], "is no quantity"),
+            (["--memory", "lots"], "is no quantity: write it as 250m"),
             (["--writable", "tmp"], "is no folder to mount at"),
             (["--writable", "/soloist-bin"], "where soloist itself is"),
+            (["--writable=/a", "--writable=/a"], "\"/a\" was given twice"),
         ] {
             let mut all = vec![];
             if flags[0] != "--name" {

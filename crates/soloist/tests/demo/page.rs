@@ -109,6 +109,16 @@ fn only_its_own_page_with_the_secret_may_press_a_button() {
         );
         assert!(!answer.contains("access-control-allow"), "{answer}");
     }
+    let renamed = page.ask("POST", &kill, &[("host", "example.com")]);
+    assert!(
+        renamed.contains("this is asked for by another name than its own"),
+        "{renamed}"
+    );
+    let elsewhere = page.ask("POST", &kill, &[here, ("origin", "null")]);
+    assert!(
+        elsewhere.contains("this is asked for from elsewhere than its own page"),
+        "{elsewhere}"
+    );
     let accepted = page.ask(
         "POST",
         &kill,

@@ -14,7 +14,7 @@ fn inject(flags: &[&str], text: &str) -> Output {
     piped(command.arg("inject").args(flags), text.as_bytes())
 }
 
-fn piped(command: &mut Command, input: &[u8]) -> Output {
+pub(crate) fn piped(command: &mut Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -28,7 +28,7 @@ fn piped(command: &mut Command, input: &[u8]) -> Output {
 }
 
 /// Somebody's file: a namespace and a workload, hardened as its owner thought right.
-fn somebodys(kind: &str, namespace: &str) -> String {
+pub(crate) fn somebodys(kind: &str, namespace: &str) -> String {
     let service = match kind {
         "StatefulSet" => "\n  serviceName: feed",
         _ => "",

@@ -4,6 +4,7 @@
 
 mod chart;
 mod cluster;
+mod documents;
 mod generated;
 mod helm;
 mod inject;

@@ -212,6 +212,16 @@ fn a_port_that_is_taken_is_bad_configuration() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     let expected = format!("--listen {address}: the address is in use");
     assert!(said.contains(&expected), "{said}");
+    let elsewhere = group
+        .child("r0", &["--listen=192.0.2.1:80"], &[])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&elsewhere.stderr);
+    assert_eq!(elsewhere.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("Name an address of this machine and a port that this user may have"),
+        "{said}"
+    );
     assert!(group.journal().is_empty(), "no child was started");
 }
 

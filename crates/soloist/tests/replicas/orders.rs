@@ -121,7 +121,8 @@ fn what_cannot_be_ordered_is_refused_with_its_reason_and_nothing_happens() {
     assert_eq!(order(&group, &["pause"]).code, 0);
     let paused = order(&group, &["handover"]);
     assert_eq!(paused.code, 1);
-    assert!(paused.text.contains("resume first"), "{}", paused.text);
+    let reason = "the lease is paused, so nobody could take over; resume first";
+    assert!(paused.text.contains(reason), "{}", paused.text);
     assert_eq!(order(&group, &["resume"]).text, "resumed\n");
     assert_eq!(order(&group, &["resume"]).text, "it was not paused\n");
     assert_eq!(group.events("start").len(), 1);
@@ -129,7 +130,8 @@ fn what_cannot_be_ordered_is_refused_with_its_reason_and_nothing_happens() {
     assert_eq!(group.replica(r0).exit_code(), 0);
     let free = order(&group, &["handover"]);
     assert_eq!(free.code, 1);
-    assert!(free.text.contains("nobody leads"), "{}", free.text);
+    let reason = "nobody leads, so there is nothing to hand over";
+    assert!(free.text.contains(reason), "{}", free.text);
 }
 
 #[test]
@@ -258,19 +260,26 @@ fn an_order_that_is_written_into_the_record_by_hand_is_obeyed_or_told_as_refused
     }
     let mut group = of_three(&[]);
     let path = group.path("lease");
-    let write = |value: &str| {
+    let write = |orders: &[(&str, &str)]| {
         let content = std::fs::read(&path).unwrap();
         let mut record: Value = serde_json::from_slice(&content).unwrap();
-        record["handover"] = value.into();
+        for (field, order) in orders {
+            record[*field] = (*order).into();
+        }
         let new = path.with_extension("new");
         std::fs::write(&new, record.to_string()).unwrap();
         std::fs::rename(&new, &path).unwrap();
     };
-    write("term=41");
+    write(&[("handover", "term=41")]);
     group
         .replica(0)
         .wait_log("a handover was ordered for term 41, but this is term 0");
-    write("term=0 to=r1");
+    write(&[("handover", "term=0 to=r1")]);
     group.wait_start("r1");
+    write(&[("handover", "term=1 to=r1")]);
+    let r1 = group.replica(1);
+    r1.wait_log("a handover to r1 was ordered, which leads already");
+    write(&[("handover", "term=1"), ("pause", "keep")]);
+    r1.wait_log("a handover was ordered during a pause, in which nobody may take over");
     assert_eq!(group.events("start").len(), 2);
 }

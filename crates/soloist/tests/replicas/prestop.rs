@@ -177,6 +177,21 @@ fn a_hook_without_a_soloist_does_its_waiting_and_does_not_fail() {
     assert_eq!(wrong.unwrap().status.code(), Some(2));
 }
 
+#[test]
+fn a_hook_beside_several_soloists_has_to_know_its_own() {
+    let mut group = Group::new();
+    group.lead("r0", &[], &[]);
+    group.follow("r1", &[], &[]);
+    let mut command = Command::new(SOLOIST);
+    command.args(["prestop", "--max", "1s"]);
+    let output = clean(&mut command).output().unwrap();
+    let said = stderr(&output);
+    assert!(
+        said.contains("several soloists run here: say which with --identity"),
+        "{said}"
+    );
+}
+
 const OWN_NETWORK: [&str; 3] = ["--user", "--map-root-user", "--net"];
 const ADDRESS: &str = "10.77.0.1";
 const ADDRESS_V6: &str = "fd77::1";

@@ -211,6 +211,7 @@ fn a_user_that_the_child_could_not_become_or_be_stopped_as_is_refused_at_the_sta
         let replica = group.spawn("r0", &mut command);
         assert_eq!(group.replica(replica).exit_code(), 2);
         let log = group.replica(replica).log();
+        assert!(log.contains("the child cannot become user"), "{log}");
         assert!(log.contains(missing), "{log}");
     }
 }

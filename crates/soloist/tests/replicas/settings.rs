@@ -22,6 +22,26 @@ fn flags_that_do_not_fit_together_give_2_and_the_reason() {
         (["--identity", "a b"], "contains ' '"),
         (["--log-level", "inof"], "says not what is to be logged"),
         (["--store", "kubernetes"], "needs a name"),
+        (
+            ["--health-interval", "0s"],
+            "the health interval and timeout must be longer than 0s",
+        ),
+        (
+            ["--stop-signal", "NONSENSE"],
+            "is not a signal: write it as TERM",
+        ),
+        (
+            ["--user", "no body"],
+            "there is no user \"no body\" in /etc/passwd",
+        ),
+        (
+            ["--group", "no body"],
+            "there is no group \"no body\" in /etc/group",
+        ),
+        (
+            ["--user", "4242424"],
+            "user 4242424 is not in /etc/passwd, so its group must be given as well",
+        ),
     ] {
         let mut group = Group::new();
         let mut command = group.bare();
@@ -55,7 +75,10 @@ fn a_file_that_is_no_lease_gives_3_and_is_left_as_it_is() {
     let replica = group.start("r0", &[], &[]);
     assert_eq!(group.replica(replica).exit_code(), 3);
     let log = group.replica(replica).log();
-    assert!(log.contains("It was left as it is"), "{log}");
+    assert!(
+        log.contains("the file ") && log.contains("It was left as it is"),
+        "{log}"
+    );
     let diary = fs::read_to_string(group.path("lease")).unwrap();
     assert_eq!(diary, "somebody's diary");
 }
@@ -72,6 +95,18 @@ fn a_lock_that_somebody_holds_does_not_keep_a_replica_from_stopping() {
     group.replica(replica).wait_listening();
     group.replica(replica).signal(Signal::TERM);
     assert_eq!(group.replica(replica).exit_code(), 0);
+}
+
+#[test]
+fn a_folder_is_no_lease_file() {
+    let mut group = Group::new();
+    let mut command = group.bare();
+    let store = format!("file:{}", group.path("lease-folder").display());
+    fs::create_dir(group.path("lease-folder")).unwrap();
+    let replica = group.spawn("r0", command.args(["--store", &store, "--", "true"]));
+    assert_eq!(group.replica(replica).exit_code(), 3);
+    let log = group.replica(replica).log();
+    assert!(log.contains("cannot be a lease file"), "{log}");
 }
 
 #[test]
@@ -285,5 +320,8 @@ fn a_proc_that_is_not_ours_is_an_internal_error_with_its_own_code() {
     let replica = group.spawn("r0", command.args(["--", "true"]));
     assert_eq!(group.replica(replica).exit_code(), 6);
     let log = group.replica(replica).log();
-    assert!(log.contains("/proc"), "{log}");
+    assert!(
+        log.contains("/proc is not mounted, or is that of another PID namespace"),
+        "{log}"
+    );
 }
