@@ -19,6 +19,12 @@ pub(crate) enum CallError<C> {
     Panicked(String),
 }
 
+impl<C> From<C> for CallError<C> {
+    fn from(error: C) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Why a stream has come to its end.
 #[derive(Debug)]
 pub(crate) enum Closed<E, C> {
