@@ -40,7 +40,7 @@ impl Worker {
                     runtime.spawn(obey);
                     runtime.block_on(worker.end_at_the_deadline());
                     // Signals are heard for as long as the process lives.
-                    runtime.block_on(std::future::pending())
+                    runtime.block_on(std::future::pending::<()>());
                 }
                 Err(error) => {
                     let _ = tell.send(Err(error));
