@@ -35,7 +35,13 @@ pub(crate) enum Closed<E, C> {
     /// The server ended the stream.
     Ended,
     /// A later leader is at work.
-    Fenced { highest: Token },
+    Fenced {
+        #[cfg_attr(
+            not(feature = "stream"),
+            expect(dead_code, reason = "no queue says so")
+        )]
+        highest: Token,
+    },
     /// The stream or a call failed.
     Failed { call: Call, error: CallError<C> },
     /// A message could not be handled.
