@@ -2,12 +2,11 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use soloist_core::ids::Token;
-use soloist_core::time::Human;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::environment::{Environment, EnvironmentError, Role};
 use crate::notify::Notices;
@@ -20,6 +19,7 @@ use crate::stream::{Consumer, ConsumerError, Subscriber, Summary};
 
 mod finish;
 mod heartbeat;
+mod signals;
 
 use finish::Cleanup;
 use heartbeat::Heart;
@@ -38,6 +38,7 @@ struct Inner {
     notices: Notices,
     cleanups: Mutex<Vec<Cleanup>>,
     heart: Mutex<Heart>,
+    has_finished: AtomicBool,
 }
 
 /// Why there is no worker.
@@ -56,18 +57,18 @@ impl Worker {
     /// ends its time. When soloist says that the Pod's end is near, the shutdown is [announced](Shutdown::announce). Needs
     /// tokio's runtime.
     ///
+    /// Signals are heard, and time runs out, on a thread of its own: also if a handler that blocks holds all the others. When this
+    /// process is still there two seconds after the shutdown's time is over, and has not [finished](Self::finish) in order, it is
+    /// ended there and then, with a message and the code 1.
+    ///
     /// With another `--stop-signal`, listen to it yourself and call `worker.process().begin()`.
     ///
     /// # Errors
     /// When a variable of soloist's is missing or wrong, or the signals cannot be listened to.
     pub fn from_env() -> Result<Self, WorkerError> {
         let environment = Environment::read(|name| std::env::var_os(name), std::process::id())?;
-        let signals = [
-            ("SIGTERM", signal(SignalKind::terminate())?),
-            ("SIGINT", signal(SignalKind::interrupt())?),
-        ];
         let worker = Self::new(environment);
-        tokio::spawn(worker.clone().obey(signals));
+        worker.obey_signals()?;
         tokio::spawn(worker.clone().hear_of_ending());
         Ok(worker)
     }
@@ -85,6 +86,7 @@ impl Worker {
                 notices,
                 cleanups: Mutex::default(),
                 heart: Mutex::default(),
+                has_finished: AtomicBool::new(false),
             }),
         }
     }
@@ -95,30 +97,6 @@ impl Worker {
             info!("the Pod's end is near: clients are sent elsewhere until the stop comes");
         }
         self.process().announce();
-    }
-
-    async fn obey(self, signals: [(&'static str, Signal); 2]) {
-        let [(term_name, mut term), (int_name, mut int)] = signals;
-        loop {
-            let name = tokio::select! {
-                Some(()) = term.recv() => term_name,
-                Some(()) = int.recv() => int_name,
-                else => return,
-            };
-            if self.process().is_begun() {
-                warn!("{name} once more: no more time for what is under way");
-                self.process().hurry();
-            } else {
-                let (stop, drain) = (self.process().budget(), self.stream().budget());
-                info!(
-                    "{name}: stopping within {}, streams within {}",
-                    Human(stop),
-                    Human(drain)
-                );
-                self.inner.notices.stopping();
-                self.process().begin();
-            }
-        }
     }
 
     /// In whose name we work; `None` without soloist.

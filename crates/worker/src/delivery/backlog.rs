@@ -9,6 +9,8 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Backlog<R> {
     waiting: Vec<R>,
+    /// For the next batch: an allocation of this size is a system call, and its pages are zeroed again each time.
+    spare: Vec<R>,
     under_way: Option<Arc<Vec<R>>>,
     /// The last one that was acknowledged.
     acknowledged: Option<R>,
@@ -23,6 +25,7 @@ impl<R> Backlog<R> {
     pub(crate) fn new(most: usize, interval: Duration) -> Self {
         Self {
             waiting: Vec::new(),
+            spare: Vec::new(),
             under_way: None,
             acknowledged: None,
             most,
@@ -33,7 +36,21 @@ impl<R> Backlog<R> {
     }
 
     pub(crate) fn push(&mut self, receipt: R) {
+        self.push_unscheduled(receipt);
+        self.schedule();
+    }
+
+    /// One of several; [`schedule`](Self::schedule) after the last.
+    #[inline]
+    pub(crate) fn push_unscheduled(&mut self, receipt: R) {
         self.waiting.push(receipt);
+    }
+
+    /// Sees to it that what waits is sent.
+    pub(crate) fn schedule(&mut self) {
+        if self.waiting.is_empty() {
+            return;
+        }
         if self.waiting.len() >= self.batch() {
             self.due = self.last_sent;
         }
@@ -55,7 +72,12 @@ impl<R> Backlog<R> {
     }
 
     pub(crate) fn has_room(&self, in_hand: usize) -> bool {
-        self.len() + in_hand < self.most
+        in_hand < self.room()
+    }
+
+    /// For how many more there is room.
+    pub(crate) fn room(&self) -> usize {
+        self.most.saturating_sub(self.len())
     }
 
     /// When the next batch should be sent. `None` while one is under way, or nothing waits.
@@ -67,7 +89,7 @@ impl<R> Backlog<R> {
     /// All that waits, to be sent now.
     pub(crate) fn send(&mut self) -> Arc<Vec<R>> {
         debug_assert!(self.under_way.is_none(), "one batch at a time");
-        let next = Vec::with_capacity(self.waiting.len());
+        let next = std::mem::take(&mut self.spare);
         let batch = Arc::new(std::mem::replace(&mut self.waiting, next));
         self.under_way = Some(batch.clone());
         self.last_sent = Some(Instant::now());
@@ -81,6 +103,8 @@ impl<R> Backlog<R> {
         let mut batch = batch.unwrap_or_default();
         let many = batch.len();
         self.acknowledged = batch.pop().or(self.acknowledged.take());
+        batch.clear();
+        self.spare = batch;
         many
     }
 

@@ -19,6 +19,12 @@ pub(crate) enum CallError<C> {
     Panicked(String),
 }
 
+impl<C> From<C> for CallError<C> {
+    fn from(error: C) -> Self {
+        Self::Failed(error)
+    }
+}
+
 /// Why a stream has come to its end.
 #[derive(Debug)]
 pub(crate) enum Closed<E, C> {
@@ -29,7 +35,13 @@ pub(crate) enum Closed<E, C> {
     /// The server ended the stream.
     Ended,
     /// A later leader is at work.
-    Fenced { highest: Token },
+    Fenced {
+        #[cfg_attr(
+            not(feature = "stream"),
+            expect(dead_code, reason = "no queue says so")
+        )]
+        highest: Token,
+    },
     /// The stream or a call failed.
     Failed { call: Call, error: CallError<C> },
     /// A message could not be handled.

@@ -48,9 +48,29 @@ where
         {
             return Poll::Ready(done);
         }
+        self.keep();
+        Poll::Pending
+    }
+
+    /// As [`begin`](Self::begin) while nothing is in hand, for a caller who catches panics and then [clears](Self::clear).
+    #[inline]
+    pub(crate) fn try_at_once(
+        &mut self,
+        future: F,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<R, E>> {
+        let polled = self.free.try_at_once(future, context);
+        if polled.is_pending() {
+            self.keep();
+        }
+        polled
+    }
+
+    /// The free slot is taken: it waits in line.
+    #[cold]
+    fn keep(&mut self) {
         let taken = std::mem::replace(&mut self.free, Slot::empty());
         self.waiting.push_back(taken);
-        Poll::Pending
     }
 
     /// What has become of the oldest. Pending also if there is none.

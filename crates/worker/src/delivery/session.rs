@@ -19,13 +19,11 @@ use super::work::Work;
 use super::{Drain, Peer, Settings};
 use crate::shutdown::Shutdown;
 
+mod burst;
 mod events;
 
-/// Messages that are there and done at once are taken in one burst: so many at most, and for about as long.
-const BURST: usize = 512;
+/// For about so long the session works without a look at anything but messages.
 const BURST_TIME: Duration = Duration::from_millis(1);
-/// The clock is read once for as many of them.
-const CLOCK_EVERY: usize = 16;
 
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Answer<'a, T, P> = Boxed<'a, Result<T, CallError<<P as Peer>::CallError>>>;
@@ -117,9 +115,10 @@ impl<'a, P: Peer> Session<'a, P> {
     }
 
     /// Runs until the stream has ended, whatever the reason.
-    pub(crate) async fn run<R>(&mut self, stream: R) -> ClosedOf<P>
+    pub(crate) async fn run<R, C>(&mut self, stream: R) -> ClosedOf<P>
     where
-        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin + Send,
+        R: Stream<Item = Result<P::Message, C>> + Unpin + Send,
+        C: Into<CallError<P::CallError>>,
     {
         let peer = self.peer;
         let handle = |message| peer.handle(message);
@@ -234,82 +233,5 @@ impl<'a, P: Peer> Session<'a, P> {
                 can_acknowledge, ..
             } => can_acknowledge.then(|| due.min(self.last_message)),
         }
-    }
-
-    /// Goes on with what is in hand, and begins with what is there to read.
-    fn poll_work<H, F, K, G, R>(
-        &mut self,
-        work: &mut Work<H, F, K, G, P::Receipt, P::Error>,
-        incoming: &mut Incoming<R, P::Message>,
-        context: &mut Context<'_>,
-    ) -> Poll<Event<P>>
-    where
-        H: Fn(P::Message) -> F,
-        F: Future<Output = Result<P::Receipt, P::Error>>,
-        K: Fn(P::Receipt) -> G,
-        G: Future<Output = Result<P::Receipt, P::Error>>,
-        R: Stream<Item = Result<P::Message, CallError<P::CallError>>> + Unpin,
-    {
-        let mut worked = Poll::Pending;
-        if !work.is_empty() {
-            while let Poll::Ready(complete) = work.poll_complete(context) {
-                if let Err(error) = self.note(complete) {
-                    return Poll::Ready(Event::Unhandled(error));
-                }
-                worked = Poll::Ready(Event::Worked);
-            }
-        }
-        if matches!(self.phase, Phase::Closing { .. }) {
-            if self.peer.can_be_refused()
-                && let Poll::Ready(end) = incoming.poll_end(context)
-            {
-                return Poll::Ready(Event::End(end));
-            }
-            return worked;
-        }
-        let begun = Instant::now();
-        for count in 0..BURST {
-            if !self.has_room(work.len()) {
-                // A refusal is not kept waiting by what is in hand.
-                if self.peer.can_be_refused()
-                    && let Poll::Ready(end) = incoming.poll_end(context)
-                {
-                    return Poll::Ready(Event::End(end));
-                }
-                break;
-            }
-            let message = match incoming.poll_next(context) {
-                Poll::Pending => break,
-                Poll::Ready(Ok(Some(message))) => message,
-                Poll::Ready(Ok(None)) => return Poll::Ready(Event::End(Ok(()))),
-                Poll::Ready(Err(error)) => return Poll::Ready(Event::End(Err(error))),
-            };
-            worked = Poll::Ready(Event::Worked);
-            self.last_message = begun;
-            self.progress.one_received();
-            if let Poll::Ready(complete) = work.begin(message, context)
-                && let Err(error) = self.note(complete)
-            {
-                return Poll::Ready(Event::Unhandled(error));
-            }
-            let is_long = count % CLOCK_EVERY == 0 && begun.elapsed() > BURST_TIME;
-            if is_long || (!self.is_stopping && self.shutdown.is_begun()) {
-                break;
-            }
-        }
-        worked
-    }
-
-    fn has_room(&self, in_hand: usize) -> bool {
-        in_hand < self.settings.concurrency && self.backlog.has_room(in_hand)
-    }
-
-    fn note(
-        &mut self,
-        complete: Result<P::Receipt, WorkError<P::Error>>,
-    ) -> Result<(), WorkError<P::Error>> {
-        self.backlog.push(complete?);
-        self.progress.one_handled();
-        Ok(())
     }
 }

@@ -38,7 +38,7 @@ impl<F> Slot<F> {
         self.panicked = None;
     }
 
-    /// Makes a future in it.
+    /// Makes a future in it. A panic is its result.
     #[inline]
     pub(crate) fn fill(&mut self, make: impl FnOnce() -> F) {
         let made = catch_unwind(AssertUnwindSafe(|| self.future.set(Some(make()))));
@@ -52,6 +52,26 @@ impl<F, R, E> Slot<F>
 where
     F: Future<Output = Result<R, E>>,
 {
+    /// Puts a future into it and polls it once. Empty again if that was enough.
+    ///
+    /// A panic in it is the caller's to catch, who has to [`clear`](Self::clear) it then.
+    #[inline]
+    pub(crate) fn try_at_once(
+        &mut self,
+        future: F,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<R, E>> {
+        self.future.set(Some(future));
+        let Some(future) = self.future.as_mut().as_pin_mut() else {
+            return Poll::Pending;
+        };
+        let polled = future.poll(context);
+        if polled.is_ready() {
+            self.future.set(None);
+        }
+        polled
+    }
+
     /// The future's result, after which the slot is empty. Pending while it is empty.
     #[inline]
     pub(crate) fn poll_result(

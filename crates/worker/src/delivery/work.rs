@@ -64,6 +64,24 @@ where
         }
     }
 
+    /// As [`begin`](Self::begin) while nothing is in hand, for a caller who catches panics and then [clears](Self::clear).
+    #[inline]
+    pub(crate) fn try_at_once<M>(
+        &mut self,
+        message: M,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<R, E>>
+    where
+        H: Fn(M) -> F,
+    {
+        match self.in_hand.try_at_once((self.handle)(message), context) {
+            Poll::Ready(Ok(receipt)) => {
+                self.committing.try_at_once((self.commit)(receipt), context)
+            }
+            other => other,
+        }
+    }
+
     /// The next one in order that is complete. Pending also if there is none.
     pub(crate) fn poll_complete(
         &mut self,

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 use std::future::Future;
 use std::pin::Pin;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use tracing::error;
@@ -75,6 +76,7 @@ impl Worker {
                 is_clean = false;
             }
         }
+        self.inner.has_finished.store(is_clean, Ordering::Relaxed);
         match is_clean {
             true => ExitCode::SUCCESS,
             false => ExitCode::FAILURE,

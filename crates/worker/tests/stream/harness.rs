@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tonic::client::Grpc;
+use tonic::codec::Codec;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::{Request, Response, Status, Streaming};
 use tonic_prost::ProstCodec;
@@ -110,6 +111,27 @@ fn request(position: u64) -> Request<Note> {
     Request::new(Note { position, payload })
 }
 
+pub(crate) async fn open_with(
+    codec: impl Codec<Encode = Note, Decode = Note>,
+    link: Link,
+) -> Result<Streaming<Note>, Status> {
+    open_after(0, codec, link).await
+}
+
+async fn open_after(
+    after: u64,
+    codec: impl Codec<Encode = Note, Decode = Note>,
+    link: Link,
+) -> Result<Streaming<Note>, Status> {
+    let mut grpc = Grpc::new(link);
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::unknown(error.to_string()))?;
+    let opened = grpc
+        .server_streaming(request(after), path("Open"), codec)
+        .await?;
+    Ok(opened.into_inner())
+}
+
 impl Subscriber for Notes {
     type Message = Note;
     type Receipt = u64;
@@ -122,14 +144,7 @@ impl Subscriber for Notes {
             after, last,
             "what is complete in order is what was committed"
         );
-        let mut grpc = Grpc::new(link);
-        let ready = grpc.ready().await;
-        ready.map_err(|error| Status::unknown(error.to_string()))?;
-        let codec = ProstCodec::<Note, Note>::default();
-        let opened = grpc
-            .server_streaming(request(after), path("Open"), codec)
-            .await?;
-        Ok(opened.into_inner())
+        open_after(after, ProstCodec::<Note, Note>::default(), link).await
     }
 
     async fn handle(&self, message: Note) -> Result<u64, String> {

@@ -1,10 +1,13 @@
 //! A subscriber that panics, wherever it does, ends the consumer in order.
 
+use prost::Message;
 use soloist_worker::Shutdown;
 use soloist_worker::stream::{Drain, Failure, Link, Subscriber, Verdict};
+use tonic::codec::{Codec, DecodeBuf, Decoder};
 use tonic::{Status, Streaming};
+use tonic_prost::ProstEncoder;
 
-use crate::harness::{DRAIN, Nobody, Notes, note, quick, within};
+use crate::harness::{DRAIN, Nobody, Notes, note, open_with, quick, within};
 use crate::server::{Note, Server};
 
 /// Panics in one of its methods, with the second message if it is about messages.
@@ -46,7 +49,10 @@ impl Subscriber for Panics {
         let panics = self.panics_in("open");
         async move {
             assert!(!panics, "open broke");
-            self.notes.open(link, None).await
+            match self.method {
+                "decode" => open_with(FragileCodec, link).await,
+                _ => self.notes.open(link, None).await,
+            }
         }
     }
 
@@ -84,6 +90,36 @@ impl Subscriber for Panics {
             assert!(!panics, "drain broke");
             Ok(Drain::StopReading)
         }
+    }
+}
+
+/// Decodes all messages but the second.
+#[derive(Clone, Copy)]
+struct FragileCodec;
+
+impl Codec for FragileCodec {
+    type Encode = Note;
+    type Decode = Note;
+    type Encoder = ProstEncoder<Note>;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> ProstEncoder<Note> {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Decoder for FragileCodec {
+    type Item = Note;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Note>, Status> {
+        let note = Note::decode(buffer).unwrap();
+        assert_ne!(note.position, 2, "decode broke");
+        Ok(Some(note))
     }
 }
 
@@ -127,9 +163,12 @@ async fn a_panic_in_any_method_is_told_and_what_came_before_is_acknowledged() {
             ("commit", "handle or commit", 1),
             ("acknowledge", "acknowledge", 1),
             ("drain", "drain", 1),
+            ("decode", "the stream", 1),
         ] {
-            let expected = format!("{called} panicked: {method} broke");
-            assert_eq!(end_of(method, at_once).await, (expected, acknowledged));
+            let (told, done) = end_of(method, at_once).await;
+            assert!(told.starts_with(&format!("{called} panicked: ")), "{told}");
+            assert!(told.contains(&format!("{method} broke")), "{told}");
+            assert_eq!(done, acknowledged, "{told}");
         }
     }
 }

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::fmt::Display;
 use std::time::Duration;
 
-use futures_util::TryStreamExt;
 use soloist_core::ids::Token;
 use soloist_core::time::Human;
 use tokio::time::sleep;
@@ -114,7 +113,7 @@ impl Consumer {
             &self.progress,
             &tell,
         );
-        let closed = session.run(stream.map_err(CallError::Failed)).await;
+        let closed = session.run(stream).await;
         history.quiet = session.quiet();
         drop(session);
         // Messages that are handled again and again because none can be acknowledged are no progress.
