@@ -305,3 +305,18 @@ async fn who_may_not_read_nodes_or_pods_leads_on_and_says_each_missing_rule_once
     group.assert_never_two();
     nodes.remove(&["one", "two"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_in_no_pod_says_so_and_leads() {
+    let Some(mut group) = group(BLIND, "no-pod").await else {
+        return;
+    };
+    group.in_pods = false;
+    let replica = group.start_next();
+    group.await_event(PATIENCE, Event::is_start).await;
+    let log = group.log(replica);
+    assert!(
+        log.contains("--leave-cordoned-node: this is no Pod"),
+        "{log}"
+    );
+}
