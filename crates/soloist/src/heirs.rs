@@ -182,7 +182,8 @@ pub(crate) async fn elsewhere(
 ) -> Result<Option<Identity>, Unknown> {
     let candidates = candidates(asking, pod).await.map_err(Unknown::Pods)?;
     let mut nodes = Nodes::default();
-    for candidate in candidates.iter().filter(|c| c.node != node) {
+    let is_elsewhere = |c: &&Candidate| !c.node.is_empty() && c.node != node;
+    for candidate in candidates.iter().filter(is_elsewhere) {
         match nodes.stays(asking, &candidate.node).await {
             Ok(true) => return Ok(Identity::try_new(&candidate.name).ok()),
             Ok(false) => {}

@@ -109,9 +109,9 @@ impl InCluster {
     }
 
     /// Before the replica is told of it.
-    pub(crate) fn moves(&mut self, Move { heir, why }: &Move) {
+    pub(crate) fn moves(&mut self, found: &Move) {
         self.heir_is_ordered = true;
-        self.announcer.moves(heir, why);
+        self.announcer.moves(found);
     }
 
     /// `released`: the last try to release the lease has landed.

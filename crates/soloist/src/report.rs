@@ -138,7 +138,7 @@ impl Report {
                 text,
                 "{} {}{}",
                 check.verdict.mark(),
-                check.what,
+                shown(&check.what),
                 in_words(&check.verdict)
             );
         }
@@ -171,11 +171,20 @@ impl Report {
     }
 }
 
+/// What others have written into a lease or a file does nothing to a terminal.
+fn shown(line: &str) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_debug().to_string(),
+        false => c.to_string(),
+    };
+    line.chars().map(escape).collect()
+}
+
 fn in_words(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Good(text) if text.is_empty() => String::new(),
-        Verdict::Good(text) => format!(": {text}"),
-        Verdict::Unknown(why) => format!("\n    not checked: {why}"),
+        Verdict::Good(text) => format!(": {}", shown(text)),
+        Verdict::Unknown(why) => format!("\n    not checked: {}", shown(why)),
         Verdict::Warning(problem) | Verdict::Bad(problem) => {
             let Problem {
                 reason,
@@ -183,7 +192,8 @@ fn in_words(verdict: &Verdict) -> String {
                 read,
             } = problem;
             let lines = format!("{reason}\n{advice}\nsee {read}");
-            lines.lines().map(|line| format!("\n    {line}")).collect()
+            let lines = lines.lines().map(shown);
+            lines.map(|line| format!("\n    {line}")).collect()
         }
     }
 }
@@ -213,6 +223,22 @@ mod tests {
         well: "Nothing is broken",
         not_well: "Something is broken",
     };
+
+    #[test]
+    fn what_others_have_written_makes_no_line_and_no_colour() {
+        let mut report = Report::default();
+        let holder = "x\n✓ all is well\u{1b}[31m";
+        report.add("lease", "it is held", Verdict::good(holder));
+        let reason = format!("{holder} has not renewed it");
+        report.add("lease", "renewed", Verdict::bad(reason, "Look", read::POD));
+        let text = report.to_text(SUMMARY);
+        assert!(!text.contains('\u{1b}'), "{text}");
+        assert!(!text.contains("\n✓ all"), "{text}");
+        assert!(
+            text.contains(r"✓ it is held: x\n✓ all is well\u{1b}[31m"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn a_line_each_and_under_it_why_and_what_to_do() {

@@ -240,7 +240,12 @@ impl Runner {
     /// It may be too late for it: what has happened meanwhile comes first.
     fn move_away(&mut self, now: Moment, found: Move) {
         if self.node.state() == StateName::Leader {
-            info!(heir = %found.heir, "{}: handing over", found.why);
+            let Move {
+                heir,
+                node,
+                leaving,
+            } = &found;
+            info!(node, why = %leaving, %heir, "our node is to be emptied: handing over");
             self.cluster.moves(&found);
             self.node.handle_handover(now, Some(found.heir));
         }

@@ -17,6 +17,7 @@ use soloist_core::time::Moment;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::time::timeout;
 
+use crate::cordon::Move;
 use crate::own_pod::OwnPod;
 use events::Events;
 use role::{Role, RoleLabel};
@@ -70,8 +71,8 @@ impl Announcer {
     }
 
     /// We hand over to this one, because our node is to be emptied.
-    pub(crate) fn moves(&mut self, heir: &Identity, why: &str) {
-        self.story.moves(heir, why);
+    pub(crate) fn moves(&mut self, found: &Move) {
+        self.story.moves(found);
     }
 
     /// `released`: the last try to release the lease has landed.

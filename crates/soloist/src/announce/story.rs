@@ -7,6 +7,8 @@ use soloist_core::orders::Ordered;
 use soloist_core::replica::Exit;
 use soloist_elector::orders::timestamp;
 
+use crate::cordon::Move;
+
 /// One Event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
@@ -78,9 +80,16 @@ impl Story {
         self.heir = Some(heir.clone());
     }
 
-    pub(super) fn moves(&mut self, heir: &Identity, why: &str) {
+    pub(super) fn moves(&mut self, found: &Move) {
+        let Move {
+            heir,
+            node,
+            leaving,
+        } = found;
         self.heir_is(heir);
-        self.moves = Some(format!("{why}, and {heir} is ready on another"));
+        self.moves = Some(format!(
+            "its node {node} {leaving}, and {heir} is ready on another"
+        ));
     }
 
     pub(super) fn notice(&mut self, notice: &Notice, released: bool) -> Option<Told> {
@@ -239,6 +248,7 @@ mod tests {
     use soloist_core::time::Moment;
 
     use super::*;
+    use crate::cordon::Leaving;
 
     fn identity(name: &str) -> Identity {
         Identity::try_new(name).unwrap()
@@ -282,6 +292,23 @@ mod tests {
             None,
             "it did not release"
         );
+    }
+
+    #[test]
+    fn who_leaves_its_node_says_which_and_to_whom() {
+        let mut story = leader();
+        story.moves(&Move {
+            heir: identity("b"),
+            node: "one".into(),
+            leaving: Leaving::Cordoned,
+        });
+        let resigned = Notice::Lost(Loss::Resigned);
+        let told = story.notice(&resigned, false).unwrap().note;
+        let why = "a stops leading: its node one is cordoned, and b is ready on another;";
+        assert!(told.starts_with(why), "{told}");
+        assert_eq!(Why::of(&told), Some(Why::Asked));
+        let told = story.notice(&Notice::Left, true).unwrap();
+        assert_eq!(told.note, "a has released the lease; b is to lead next");
     }
 
     #[test]

@@ -10,7 +10,6 @@ mod node;
 use std::time::Duration;
 
 use soloist_core::ids::Identity;
-use soloist_core::time::Human;
 use soloist_elector::kubernetes::KubernetesStore;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -42,8 +41,8 @@ const REFUSED: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(crate) struct Move {
     pub(crate) heir: Identity,
-    /// As in "its node one is cordoned".
-    pub(crate) why: String,
+    pub(crate) node: String,
+    pub(crate) leaving: Leaving,
 }
 
 /// See the [module](self).
@@ -155,17 +154,17 @@ impl Looking {
                     }
                 }
                 () = sleep_until(look), if leaving.is_some() => {
-                    let Some(leaving) = &leaving else { continue };
-                    let why = format!("its node {node} {leaving}");
+                    let Some(leaving) = leaving.clone() else { continue };
                     match self.heir(&node).await {
                         Some(heir) => {
                             self.put_off();
                             look = self.not_before;
-                            let _ = self.tell.send(Move { heir, why }).await;
+                            let node = node.clone();
+                            let _ = self.tell.send(Move { heir, node, leaving }).await;
                         }
                         None => {
                             if pause == LOOK_AGAIN {
-                                info!(again_in = %Human(pause), "{why}, but no standby is ready on another node: we lead on");
+                                info!(node, why = %leaving, "our node is to be emptied, but no standby is ready on another one: we lead on");
                             }
                             look = Instant::now() + pause;
                             pause = LONGEST_LOOK.min(2 * pause);
@@ -177,9 +176,8 @@ impl Looking {
     }
 
     fn put_off(&mut self) {
-        let pause = MOVE_AGAIN.saturating_mul(1 << self.moved.min(8));
-        self.moved += 1;
-        self.not_before = Instant::now() + LONGEST_MOVE.min(pause);
+        self.not_before = Instant::now() + pause_after(self.moved);
+        self.moved = self.moved.saturating_add(1);
     }
 
     /// Where our Pod runs; waits until that is known.
@@ -256,5 +254,22 @@ impl Looking {
                  ClusterRoleBinding: {NODES} ({message})"
             );
         }
+    }
+}
+
+/// Until the next handover, after so many and this one.
+fn pause_after(moved: u32) -> Duration {
+    LONGEST_MOVE.min(MOVE_AGAIN.saturating_mul(1 << moved.min(8)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_taken_back_again_and_again_tries_more_and_more_seldom() {
+        let pauses: Vec<u64> = (0..7).map(|moved| pause_after(moved).as_secs()).collect();
+        assert_eq!(pauses, [60, 120, 240, 480, 960, 1800, 1800]);
+        assert_eq!(pause_after(u32::MAX), LONGEST_MOVE);
     }
 }

@@ -175,10 +175,16 @@ impl Changes<'_> {
     }
 
     pub(super) fn after_a_crash(&self) -> Verdict {
-        let (found, ours) = (
-            duration(self.lease),
-            i64::from(self.timings.lease().seconds()),
-        );
+        let ours = i64::from(self.timings.lease().seconds());
+        let Some(found) = duration(self.lease) else {
+            return Verdict::warning(
+                format!(
+                    "it does not say how long it lasts, so each candidate counts its own lease's {ours} s"
+                ),
+                "Whoever holds it is no elector, or an odd one: look who writes it (kubectl get lease -o yaml --show-managed-fields)",
+                read::TROUBLES,
+            );
+        };
         if found > LONG {
             return Verdict::warning(
                 format!("after a crash of the holder, the lease has to run out: up to {found} s"),
@@ -208,7 +214,8 @@ impl Changes<'_> {
             .rev()
             .map(|(name, preset)| (name, Timings::preset(preset)))
             .filter(|(_, timings)| {
-                i64::from(timings.lease().seconds()) < duration(self.lease)
+                duration(self.lease)
+                    .is_some_and(|found| i64::from(timings.lease().seconds()) < found)
                     && self.cluster.slowest <= timings.attempt_limit() / 2
             })
             .map(|(name, timings)| format!("--preset {name} ({} s)", timings.lease().seconds()))
@@ -236,7 +243,9 @@ impl Changes<'_> {
             gaps.map(|gap| rounded(gap.long)).max()
         };
         let (release, loss) = (longest(true), longest(false));
-        let lease = Duration::from_secs(duration(self.lease).max(0).unsigned_abs());
+        let lease = duration(self.lease).map_or(self.timings.lease().get(), |seconds| {
+            Duration::from_secs(seconds.unsigned_abs())
+        });
         if let Some(long) = release.filter(|long| *long > LONG_AFTER_RELEASE) {
             return Verdict::warning(
                 format!(

@@ -58,8 +58,12 @@ impl Cluster {
         let store = match KubernetesStore::connect(options).await {
             Ok(store) => store,
             Err(error) => {
-                let advice =
-                    "Give --kubeconfig and --context, or run it in a Pod with a service account";
+                let advice = match error {
+                    ConnectError::Name(_) => "Give the name that the replicas have",
+                    _ => {
+                        "Give --kubeconfig and --context, or run it in a Pod with a service account"
+                    }
+                };
                 report.add(
                     GROUP,
                     "it is configured",

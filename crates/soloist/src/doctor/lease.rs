@@ -47,11 +47,12 @@ pub(super) async fn check(
         "its holder is there",
         holder_exists(cluster, &held, holder).await,
     );
-    let renewed = await_renewal(cluster, &held).await;
+    let lasts = duration(&held).unwrap_or(i64::from(timings.lease().seconds()));
+    let renewed = await_renewal(cluster, &held, lasts).await;
     report.add(
         GROUP,
         "it is renewed",
-        is_renewed(&held, holder, renewed.as_ref()),
+        is_renewed(lasts, holder, renewed.as_ref()),
     );
     report.add(
         GROUP,
@@ -113,9 +114,9 @@ async fn await_holder(
 }
 
 /// The next version of the lease, and when it was seen.
-async fn await_renewal(cluster: &Cluster, held: &Value) -> Option<(Value, Timestamp)> {
+async fn await_renewal(cluster: &Cluster, held: &Value, lasts: i64) -> Option<(Value, Timestamp)> {
     let started = clock::now();
-    let seconds = duration(held).clamp(1, 120).unsigned_abs();
+    let seconds = lasts.clamp(1, 120).unsigned_abs();
     let patience = Duration::from_secs(seconds + 1);
     while clock::now().since(started) < patience {
         if let Ok(lease) = fetch(cluster).await
@@ -128,9 +129,12 @@ async fn await_renewal(cluster: &Cluster, held: &Value) -> Option<(Value, Timest
     None
 }
 
-pub(super) fn duration(lease: &Value) -> i64 {
+/// As it says itself. Candidates count their own where it says none.
+pub(super) fn duration(lease: &Value) -> Option<i64> {
     let seconds = lease.pointer("/spec/leaseDurationSeconds");
-    seconds.and_then(Value::as_i64).unwrap_or(0)
+    seconds
+        .and_then(Value::as_i64)
+        .filter(|seconds| *seconds > 0)
 }
 
 fn in_words(lease: &Value, holder: &str) -> String {
@@ -138,16 +142,18 @@ fn in_words(lease: &Value, holder: &str) -> String {
         .pointer("/spec/leaseTransitions")
         .and_then(Value::as_i64)
         .unwrap_or(0);
-    let since = text(lease, "/spec/acquireTime");
-    format!("by {holder}, term {transitions}, since {since}")
+    let since = match text(lease, "/spec/acquireTime") {
+        "" => String::new(),
+        since => format!(", since {since}"),
+    };
+    format!("by {holder}, term {transitions}{since}")
 }
 
-fn is_renewed(held: &Value, holder: &str, renewed: Option<&(Value, Timestamp)>) -> Verdict {
+fn is_renewed(lasts: i64, holder: &str, renewed: Option<&(Value, Timestamp)>) -> Verdict {
     match renewed {
         None => Verdict::bad(
             format!(
-                "{holder} has not renewed it within {} s, its whole duration, and nobody takes it over",
-                duration(held)
+                "{holder} has not renewed it within {lasts} s, its whole duration, and nobody takes it over"
             ),
             "The holder is dead or cut off from the API server, and no other replica is there: start replicas, and look at their logs",
             read::TROUBLES,

@@ -29,7 +29,7 @@ use crate::etcd::EtcdArgs;
 use crate::report::{Report, Summary, Verdict, read};
 use crate::settings;
 use crate::store::{StoreChoice, default_path};
-use cluster::{Cluster, text};
+use cluster::{Cluster, Failure, text};
 use rights::Whose;
 use workload::Workload;
 
@@ -231,7 +231,8 @@ impl DoctorArgs {
             (None, Some(_)) => "unknown",
             (None, None) => bail!("which lease? Give --name, or --deployment or --statefulset"),
         };
-        let Some(mut cluster) = Cluster::find(self.options(lease), true, timings, report).await
+        let is_known = named.is_some();
+        let Some(mut cluster) = Cluster::find(self.options(lease), is_known, timings, report).await
         else {
             return Ok(());
         };
@@ -310,16 +311,25 @@ impl DoctorArgs {
         report: &mut Report,
     ) -> Option<Workload> {
         let namespace = cluster.namespace();
-        let found = cluster
-            .get(&format!(
-                "/apis/apps/v1/namespaces/{namespace}/{resource}/{name}"
-            ))
-            .await;
+        let found = match is_object_name(name) {
+            true => {
+                let path = format!("/apis/apps/v1/namespaces/{namespace}/{resource}/{name}");
+                cluster.get(&path).await
+            }
+            false => Err(Failure::Broken("nothing can be called so".into())),
+        };
         match found {
             Ok(object) => Some(Workload::of_owner(object)),
             Err(failure) => {
                 let reason = format!("{resource} {namespace}/{name}: {failure}");
-                let advice = "Is it the right name, and the right namespace (--namespace)?";
+                let advice = match failure.is(403) {
+                    true => format!(
+                        "Add this rule to a Role in the namespace {namespace} that is bound to {}, or give --name instead and look at the lease \
+                         alone:\n- {{apiGroups: [\"apps\"], resources: [{resource:?}], verbs: [get]}}",
+                        cluster.user
+                    ),
+                    false => "Is it the right name, and the right namespace (--namespace)?".into(),
+                };
                 report.add(
                     "Pod",
                     "it is described",
@@ -329,6 +339,13 @@ impl DoctorArgs {
             }
         }
     }
+}
+
+/// Nothing else may become a part of a path.
+fn is_object_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
+    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    name.chars().all(is_part) && ends(name.chars().next()) && ends(name.chars().last())
 }
 
 fn no_election(report: &mut Report) {

@@ -163,12 +163,23 @@ fn nothing_to_inject(objects: &[&Node]) -> String {
         )),
         _ => None,
     });
-    let kinds: Vec<&str> = kinds.into_iter().collect();
+    let kinds: BTreeSet<String> = objects.iter().filter_map(|o| named(o)).collect();
+    let kinds: Vec<String> = kinds.into_iter().collect();
     match (why, kinds.is_empty()) {
         (Some(why), _) => format!("{nothing}; {why}"),
         (None, true) => nothing.to_owned(),
         (None, false) => format!("{nothing}, only: {}", kinds.join(", ")),
     }
+}
+
+/// Its kind, and of which group one is that another has the name of, too.
+fn named(object: &Node) -> Option<String> {
+    let kind = object.text_at(&["kind"])?;
+    let version = object.text_at(&["apiVersion"]).unwrap_or_default();
+    Some(match kind {
+        "Deployment" | "StatefulSet" => format!("{kind} of {version}, not of apps/v1"),
+        _ => kind.to_owned(),
+    })
 }
 
 fn is_subdomain(name: &str) -> bool {

@@ -317,3 +317,12 @@ fn a_hook_that_does_not_fit_is_refused() {
         );
     }
 }
+
+#[test]
+fn a_deployment_of_another_group_is_none_and_is_left_as_it_is() {
+    let other = PLAIN.replacen("apps/v1", "example.org/v1", 1);
+    assert_ne!(other, PLAIN);
+    let refused = error(&[], &other);
+    assert!(refused.contains("there is no Deployment"), "{refused}");
+    assert!(refused.contains("example.org/v1"), "{refused}");
+}

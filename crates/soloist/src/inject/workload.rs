@@ -27,6 +27,10 @@ impl<'a> Workload<'a> {
     /// `None` for everything else.
     pub(super) fn of(object: &'a Node) -> Option<Self> {
         let kind = object.text_at(&["kind"])?;
+        let version = object.text_at(&["apiVersion"]).unwrap_or("apps/v1");
+        if !version.starts_with("apps/") {
+            return None;
+        }
         matches!(kind, "Deployment" | "StatefulSet").then_some(Self { object, kind })
     }
 

@@ -226,6 +226,29 @@ async fn a_lease_that_lasts_longer_than_these_settings_say_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_somebody_filled_with_oddities_is_told_and_does_nothing_to_the_terminal() {
+    let Some(patient) = Patient::new("odd").await else {
+        return;
+    };
+    let holder = "x\n✓ all is well\u{1b}[31m";
+    patient
+        .foreign_lease(json!({"holderIdentity": holder, "leaseTransitions": i32::MAX}))
+        .await;
+    let quick = crate::patient::QUICK;
+    let found = patient.examine_as_admin(&quick);
+    assert_eq!(found.code, 1, "{}", found.text);
+    assert!(!found.text.contains('\u{1b}'), "{}", found.text);
+    assert!(!found.text.contains("\n✓ all is well"), "{}", found.text);
+    found.assert_says("✓ it is held: by x\\n", &["term 2147483647"]);
+    // Candidates count by their own settings.
+    found.assert_says("× it is renewed", &["within 4 s"]);
+    found.assert_says(
+        "‼ a takeover after a crash is quick",
+        &["does not say how long it lasts", "4 s"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_is_taken_while_we_look_is_told() {
     let Some(patient) = Patient::new("taken").await else {
         return;

@@ -173,6 +173,15 @@ async fn a_workload_that_is_not_there_is_told() {
     let found = patient.examine_as_admin(&["--deployment", "feed"]);
     assert_eq!(found.code, 1);
     found.assert_says("× it is described", &["not found", "--namespace"]);
+    for name in ["", "../pods", "a/b"] {
+        let found = patient.examine_as_admin(&["--deployment", name]);
+        assert_eq!(found.code, 1);
+        found.assert_says("× it is described", &["nothing can be called so"]);
+    }
+    let nobody = patient.plane.kubeconfig("replica-0", None).unwrap();
+    let found = patient.examine(&nobody, &["--deployment", "feed"]);
+    let rule = r#"{apiGroups: ["apps"], resources: ["deployments"], verbs: [get]}"#;
+    found.assert_says("× it is described", &[rule, "replica-0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -140,7 +140,9 @@ async fn a_leader_whose_node_is_cordoned_or_tainted_for_deletion_hands_over_to_a
         next.at - cordoned
     );
     let (one, heir) = (nodes.called("one"), called(elsewhere));
-    let said = format!("its node {one} is cordoned: handing over heir={heir}");
+    let said = format!(
+        "our node is to be emptied: handing over node=\"{one}\" why=is cordoned heir={heir}"
+    );
     assert!(group.log(leader).contains(&said), "{}", group.log(leader));
     let lease = ("Lease", "demo");
     let told = await_told(&group, lease, "StoppedLeading", &called(leader)).await;
@@ -162,7 +164,7 @@ async fn a_leader_whose_node_is_cordoned_or_tainted_for_deletion_hands_over_to_a
         .await;
     assert_ne!(third.who, called(elsewhere));
     let log = group.log(elsewhere);
-    let said = "has the taint ToBeDeletedByClusterAutoscaler: handing over";
+    let said = "why=has the taint ToBeDeletedByClusterAutoscaler";
     assert!(log.contains(said), "{log}");
     assert_eq!(starts(&group), 3, "each moved it once");
     group.assert_never_two();
@@ -192,7 +194,7 @@ async fn while_no_standby_is_ready_on_a_node_that_stays_the_leader_leads_on() {
     // Both nodes are to be emptied, and the only standby of the first one is on it, too.
     nodes.cordon("two").await;
     nodes.cordon("one").await;
-    let stays = "but no standby is ready on another node: we lead on";
+    let stays = "but no standby is ready on another one: we lead on";
     group.await_log(leader, stays, PATIENCE).await;
     assert!(group.is_alive(first.pid));
     assert_eq!(starts(&group), 1);
@@ -302,4 +304,19 @@ async fn who_may_not_read_nodes_or_pods_leads_on_and_says_each_missing_rule_once
     assert!(!log.contains("handing over"), "{log}");
     group.assert_never_two();
     nodes.remove(&["one", "two"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_is_in_no_pod_says_so_and_leads() {
+    let Some(mut group) = group(BLIND, "no-pod").await else {
+        return;
+    };
+    group.in_pods = false;
+    let replica = group.start_next();
+    group.await_event(PATIENCE, Event::is_start).await;
+    let log = group.log(replica);
+    assert!(
+        log.contains("--leave-cordoned-node: this is no Pod"),
+        "{log}"
+    );
 }
