@@ -106,6 +106,13 @@ impl Place {
         pods.create(&PostParams::default(), &pod).await.unwrap();
     }
 
+    /// It stays, since nobody ends it.
+    async fn delete_pod(&self, grace: u32) {
+        let pods = self.api::<Pod>().await;
+        let how = DeleteParams::default().grace_period(grace);
+        pods.delete(POD, &how).await.unwrap();
+    }
+
     async fn terminate_in(&self, slice: &str) {
         let slices = self.api::<EndpointSlice>().await;
         let mut changed = serde_json::to_value(slices.get(slice).await.unwrap()).unwrap();
@@ -304,16 +311,47 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
         return;
     };
     place.allow("", "pods", &["get"]).await;
-    let pods = place.api::<Pod>().await;
     place.pod(&json!({})).await;
-    pods.delete(POD, &DeleteParams::default().grace_period(4))
-        .await
-        .unwrap();
+    place.delete_pod(4).await;
+    // What the kubelet gives by itself does not matter then.
+    let (took, log) = stopped_deaf_child(&place, &["--kubelet-grace-period", "3s"]).await;
+    // 4 s less a quarter, instead of 25 s.
+    assert!(
+        took >= Duration::from_millis(2900) && took < Duration::from_secs(10),
+        "{took:?} {log}"
+    );
+    assert!(
+        log.contains("the Pod has a shorter grace period grace=4s"),
+        "{log}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_its_kubelet_ends_by_itself_has_as_long_as_soloist_was_told() {
+    let Some(place) = Place::new("replica-0").await else {
+        return;
+    };
+    place.allow("", "pods", &["get"]).await;
+    place.pod(&json!({})).await;
+    let (took, log) = stopped_deaf_child(&place, &["--kubelet-grace-period", "4s"]).await;
+    assert!(
+        took >= Duration::from_millis(2900) && took < Duration::from_secs(10),
+        "{took:?} {log}"
+    );
+    assert!(
+        log.contains("the Pod has a shorter grace period grace=4s"),
+        "{log}"
+    );
+}
+
+/// How long it takes until it is killed after SIGTERM, and what soloist has to say; its exit code is 1.
+async fn stopped_deaf_child(place: &Place, flags: &[&str]) -> (Duration, String) {
     let folder = tempfile::tempdir().unwrap();
     let ready = folder.path().join("ready");
     let mut command = Command::new(SOLOIST);
     command
         .args(["run", "--name", "test", "--grace-period", "30s"])
+        .args(flags)
         .arg(format!(
             "--store=file:{}",
             folder.path().join("lease").display()
@@ -343,13 +381,5 @@ async fn a_shorter_grace_period_of_the_deletion_shortens_the_stop() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
     );
     assert_eq!(output.status.code(), Some(1), "it had to be killed: {log}");
-    // 4 s less a quarter, instead of 25 s.
-    assert!(
-        took >= Duration::from_millis(2900) && took < Duration::from_secs(10),
-        "{took:?} {log}"
-    );
-    assert!(
-        log.contains("the Pod has a shorter grace period grace=4s"),
-        "{log}"
-    );
+    (took, log)
 }
