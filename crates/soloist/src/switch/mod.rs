@@ -103,6 +103,9 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 }
 
 /// One line of progress for people. Whoever has closed standard output has heard enough.
+/// Without what would move a terminal's cursor: names in a lease are anybody's.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let line = line.to_string();
+    let plain = line.replace(|c: char| c.is_control() && c != '\n', "");
+    let _ = writeln!(std::io::stdout(), "{plain}");
 }
