@@ -164,6 +164,21 @@ fn a_terminal_that_cannot_move_its_cursor_gets_the_table_whenever_it_changes() {
 }
 
 #[test]
+fn a_watch_that_nobody_reads_any_more_ends() {
+    let mut group = Group::new();
+    group.lead("r0", &[], &[]);
+    let mut watch = group
+        .command(&["status", "--watch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 5];
+    watch.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let ended = wait_for("its end", LIMIT, || watch.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
 fn a_terminal_that_is_too_small_says_so_until_it_is_larger() {
     let mut group = Group::new();
     group.lead("r0", &[], &[]);
