@@ -42,6 +42,7 @@ mod status_line;
 mod store;
 mod switch;
 mod term_summary;
+mod terminal;
 mod termination_message;
 mod trees;
 mod trial;

@@ -29,7 +29,7 @@ pub(super) enum Authorization {
 
 impl Authorization {
     pub(super) fn of(auth: &AuthInfo) -> Result<Self, ConnectError> {
-        let inline = auth.token.as_ref().map(ExposeSecret::expose_secret);
+        let inline = token(auth);
         if let Some(path) = auth.token_file.as_deref().filter(|path| !path.is_empty()) {
             return TokenFile::open(path.into(), inline).map(|file| Self::File(Arc::new(file)));
         }
@@ -51,6 +51,12 @@ impl Authorization {
         };
         request.headers_mut().insert(AUTHORIZATION, value);
     }
+}
+
+/// The one in the configuration itself. An empty one is none.
+pub(super) fn token(auth: &AuthInfo) -> Option<&str> {
+    let token = auth.token.as_ref().map(ExposeSecret::expose_secret);
+    token.filter(|token| !token.is_empty())
 }
 
 /// A token that is replaced while we run. What was last read goes on when the file cannot be read any more.
@@ -129,6 +135,7 @@ mod tests {
         let said = |yaml: &str| said(&of(yaml).unwrap_or_else(|error| panic!("{error}")));
         assert_eq!(said("{}"), None);
         assert_eq!(said(r#"{"username": "u"}"#), None);
+        assert_eq!(said(r#"{"token": "", "tokenFile": ""}"#), None);
         assert_eq!(said(r#"{"token": "t"}"#).as_deref(), Some("Bearer t"));
         assert_eq!(
             said(r#"{"username": "u", "password": "p"}"#).as_deref(),

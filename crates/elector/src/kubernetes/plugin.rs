@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tracing::{debug, warn};
 
+use super::authorization;
 use super::connection::Own;
 use crate::clock::{self, Timer};
 use crate::repeats::Repeats;
@@ -55,8 +56,11 @@ impl Credential {
 
 /// Takes the command out of a configuration whose credentials it gives.
 pub(super) fn take(auth: &mut AuthInfo) -> Option<ExecConfig> {
-    let others = auth.token.is_some()
-        || auth.token_file.is_some()
+    let others = authorization::token(auth).is_some()
+        || auth
+            .token_file
+            .as_ref()
+            .is_some_and(|path| !path.is_empty())
         || (auth.username.is_some() && auth.password.is_some());
     match others {
         true => None,
@@ -177,6 +181,21 @@ pub(super) async fn keep_fresh(connection: Weak<Own>, exec: ExecConfig, first: M
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_is_asked_unless_something_else_is_said() {
+        for (auth, is_asked) in [
+            (r#"{"exec": {"command": "x"}}"#, true),
+            (r#"{"exec": {"command": "x"}, "token": ""}"#, true),
+            (r#"{"exec": {"command": "x"}, "username": "u"}"#, true),
+            (r#"{"exec": {"command": "x"}, "token": "t"}"#, false),
+            (r#"{"exec": {"command": "x"}, "tokenFile": "f"}"#, false),
+            ("{}", false),
+        ] {
+            let mut parsed: AuthInfo = serde_json::from_str(auth).unwrap();
+            assert_eq!(take(&mut parsed).is_some(), is_asked, "{auth}");
+        }
+    }
 
     #[test]
     fn a_credential_is_a_token_or_a_certificate_with_or_without_an_end() {

@@ -5,6 +5,7 @@ mod child;
 mod evidence;
 mod faults;
 mod feed;
+mod folder;
 mod journal;
 mod keys;
 mod proof;
@@ -26,6 +27,7 @@ use tokio::task::LocalSet;
 use crate::duration::parse as duration;
 use crate::signals::{self, Signalled};
 use faults::Fault;
+use folder::Folder;
 use keys::Keys;
 use site::{Door, Site, Wish};
 use story::{Stage, say};
@@ -93,8 +95,7 @@ impl DemoArgs {
 
     async fn show(&self, held: HeldSignals) -> anyhow::Result<u8> {
         let mut signals = signals::listen(Signal::TERM, held)?;
-        let folder = tempfile::Builder::new().prefix("soloist-demo-").tempdir();
-        let folder = folder.with_context(|| {
+        let folder = Folder::make().with_context(|| {
             format!(
                 "no temporary folder in {}: set TMPDIR to one that can be written to",
                 std::env::temp_dir().display()

@@ -13,6 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{fmt, registry};
 
 use crate::cli::{LogArgs, LogFormat};
+use crate::terminal;
 pub(crate) use lines::DroppedLines;
 use lines::Lines;
 
@@ -65,7 +66,10 @@ pub(crate) fn start(args: &LogArgs) -> io::Result<Log> {
         .log_internal_errors(false)
         .with_target(false);
     match args.log {
-        LogFormat::Text => filtered.with(log.with_ansi(false)).init(),
+        LogFormat::Text => {
+            let colours = terminal::shows_colours(&io::stderr());
+            filtered.with(log.with_ansi(colours)).init();
+        }
         LogFormat::Json => filtered.with(log.json().flatten_event(true)).init(),
     }
     // The usual one writes to standard error itself, however long that takes.

@@ -13,6 +13,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use soloist_elector::StoreError;
 use soloist_elector::kubernetes::ConnectError;
 
@@ -103,6 +104,16 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
 }
 
 /// One line of progress for people. Whoever has closed standard output has heard enough.
+/// Whether somebody can still read what is said.
+fn is_heard() -> bool {
+    let out = std::io::stdout();
+    let mut look = [PollFd::new(&out, PollFlags::empty())];
+    !matches!(poll(&mut look, Some(&Timespec::default())), Ok(1..))
+}
+
+/// Without what would move a terminal's cursor: names in a lease are anybody's.
 fn say(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let line = line.to_string();
+    let plain = line.replace(|c: char| c.is_control() && c != '\n', "");
+    let _ = writeln!(std::io::stdout(), "{plain}");
 }

@@ -14,7 +14,7 @@ use super::follow::Follow;
 use super::lease::{Lease, Times, is_paused};
 use super::live;
 use super::pods::{self, LOOK, Pod};
-use super::{LeaseArgs, NotDone, say};
+use super::{LeaseArgs, NotDone, is_heard, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -55,6 +55,9 @@ impl StatusArgs {
             // Pods change, too.
             if let Ok(found) = timeout(LOOK, follow.next()).await {
                 last = found.ok_or_else(|| NotDone::NoLease(lease.describe()))?;
+            }
+            if !is_heard() {
+                return Ok(());
             }
             let now = self.told(&lease, &last).await;
             if now != shown {

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -191,6 +191,43 @@ fn killed_it_leaves_no_process_behind() {
     wait_for("the end of all replicas", LIMIT, || {
         processes(demo.folder.path()).is_empty().then_some(())
     });
+}
+
+#[test]
+fn the_next_one_removes_the_files_that_a_killed_one_has_left() {
+    let mut killed = Demo::start(&["--headless"]);
+    killed.wait_line("leads, its child consumes the feed");
+    let files = |demo: &Demo| fs::read_dir(demo.folder.path()).unwrap().count();
+    assert_eq!(files(&killed), 1);
+    killed.signal(Signal::KILL);
+    killed.child.wait().unwrap();
+    wait_for("the end of all replicas", LIMIT, || {
+        processes(killed.folder.path()).is_empty().then_some(())
+    });
+    let next = Command::new(SOLOIST)
+        .args(["demo", "--headless"])
+        .env("TMPDIR", killed.folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn();
+    killed.child = next.unwrap();
+    killed.said = BufReader::new(killed.child.stdout.take().unwrap());
+    killed.wait_line("leads, its child consumes the feed");
+    assert_eq!(files(&killed), 1, "its own");
+    killed.signal(Signal::INT);
+    killed.end();
+    killed.nothing_is_left();
+}
+
+/// From its start, with what a debug build takes.
+#[test]
+fn its_first_picture_is_there_within_ten_seconds() {
+    let begun = Instant::now();
+    let mut demo = Demo::start(&[]);
+    demo.wait_line("page: http://127.0.0.1:");
+    demo.wait_line("leads, its child consumes the feed");
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! soloist and its child on a terminal.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
@@ -50,6 +50,39 @@ fn wait_copied(group: &Group, text: &str) {
         let out = fs::read_to_string(group.path("out")).unwrap();
         out.contains(text).then_some(())
     });
+}
+
+/// What a soloist that runs to its end says on a terminal.
+fn said_on_a_terminal(kind: &str, no_color: &str) -> String {
+    let group = Group::new();
+    let (mut user, programs) = terminal();
+    let mut command = group.soloist("r0", &["--once"]);
+    command
+        .args(["--", "true"])
+        .env("TERM", kind)
+        .env("NO_COLOR", no_color)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(programs));
+    assert!(command.status().unwrap().success());
+    // It has the terminal open as well.
+    drop(command);
+    let (mut said, mut part) = (Vec::new(), [0; 65536]);
+    while let Ok(read @ 1..) = user.read(&mut part) {
+        said.extend_from_slice(&part[..read]);
+    }
+    String::from_utf8(said).unwrap()
+}
+
+#[test]
+fn the_log_has_colours_on_a_terminal_that_shows_them_and_where_nobody_says_no() {
+    let coloured = said_on_a_terminal("xterm", "");
+    assert!(coloured.contains("\x1b[32m INFO\x1b[0m"), "{coloured:?}");
+    for (kind, no_color) in [("dumb", ""), ("xterm", "1")] {
+        let plain = said_on_a_terminal(kind, no_color);
+        assert!(plain.contains(" INFO elected term="), "{plain:?}");
+        assert!(!plain.contains('\x1b'), "{plain:?}");
+    }
 }
 
 #[test]

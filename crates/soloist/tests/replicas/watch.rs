@@ -24,6 +24,11 @@ struct Watcher {
 
 impl Watcher {
     fn start(group: &Group, columns: u16, rows: u16) -> Self {
+        Self::start_as(group, ["xterm", "C.UTF-8"], columns, rows)
+    }
+
+    /// On a kind of terminal, in a locale.
+    fn start_as(group: &Group, [kind, locale]: [&str; 2], columns: u16, rows: u16) -> Self {
         let (user, programs) = terminal();
         let this = Self {
             child: Group::under(
@@ -33,6 +38,8 @@ impl Watcher {
             .stdin(programs.try_clone().unwrap())
             .stdout(Stdio::from(programs))
             .stderr(Stdio::inherit())
+            .env("TERM", kind)
+            .env("LC_ALL", locale)
             .spawn()
             .unwrap(),
             written: Arc::default(),
@@ -125,6 +132,50 @@ fn on_a_terminal_a_handover_is_seen_in_the_timeline_and_an_interrupt_ends_it() {
         let written = watcher.written();
         (written.contains(ENTER) && written.ends_with(LEAVE)).then_some(())
     });
+}
+
+#[test]
+fn without_unicode_the_timeline_is_drawn_with_what_every_terminal_has() {
+    let mut group = Group::new();
+    group.lead("r0", &[], &[]);
+    let watcher = Watcher::start_as(&group, ["xterm", "C"], 80, 24);
+    watcher.wait_screen("r0's lane", |screen| {
+        let lane = screen.iter().find(|line| line.starts_with("r0 "));
+        lane.is_some_and(|lane| lane.contains('#'))
+    });
+    assert!(watcher.written().is_ascii(), "{}", watcher.written());
+}
+
+#[test]
+fn a_terminal_that_cannot_move_its_cursor_gets_the_table_whenever_it_changes() {
+    let mut group = Group::new();
+    let (leader, _) = group.lead("r0", &[], &[]);
+    group.follow("r1", &[], &[]);
+    let watcher = Watcher::start_as(&group, ["dumb", "C.UTF-8"], 80, 24);
+    let has = |text: &str| watcher.written().contains(text).then_some(());
+    wait_for("the table", LIMIT, || has("leader    r0"));
+    group.replica(leader).signal(Signal::TERM);
+    wait_for("the next table", LIMIT, || has("leader    r1"));
+    assert!(
+        !watcher.written().contains('\x1b'),
+        "{:?}",
+        watcher.written()
+    );
+}
+
+#[test]
+fn a_watch_that_nobody_reads_any_more_ends() {
+    let mut group = Group::new();
+    group.lead("r0", &[], &[]);
+    let mut watch = group
+        .command(&["status", "--watch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 5];
+    watch.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    let ended = wait_for("its end", LIMIT, || watch.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(0));
 }
 
 #[test]

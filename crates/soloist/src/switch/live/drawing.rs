@@ -22,8 +22,36 @@ pub(super) struct Size {
     pub(super) rows: usize,
 }
 
+/// What a timeline is drawn with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Marks {
+    leads: char,
+    another_leads: char,
+    gap: char,
+}
+
+impl Marks {
+    pub(super) const BLOCKS: Self = Self {
+        leads: '█',
+        another_leads: '·',
+        gap: '¦',
+    };
+    /// For who has no Unicode.
+    pub(super) const ASCII: Self = Self {
+        leads: '#',
+        another_leads: '.',
+        gap: '|',
+    };
+}
+
 /// All lines of the screen: what is known of the lease, the timeline, and the spans in words, as far as there is room.
-pub(super) fn screen(size: Size, known: &str, spans: &[&Span], now: Moment) -> Vec<String> {
+pub(super) fn screen(
+    size: Size,
+    marks: Marks,
+    known: &str,
+    spans: &[&Span],
+    now: Moment,
+) -> Vec<String> {
     if size.columns < LEAST.columns || size.rows < LEAST.rows {
         let text = format!(
             "the terminal is too small: {} x {}; {} columns and {} rows are needed",
@@ -35,7 +63,13 @@ pub(super) fn screen(size: Size, known: &str, spans: &[&Span], now: Moment) -> V
     // The leader and the term are in the first ones; replicas may be many.
     lines.truncate(size.rows / 2);
     lines.push(String::new());
-    lines.extend(timeline(size, size.rows - lines.len() - 1, spans, now));
+    lines.extend(timeline(
+        size,
+        marks,
+        size.rows - lines.len() - 1,
+        spans,
+        now,
+    ));
     let rest = size.rows.saturating_sub(lines.len() + 1);
     if rest > 2 {
         lines.push(String::new());
@@ -50,7 +84,7 @@ pub(super) fn screen(size: Size, known: &str, spans: &[&Span], now: Moment) -> V
 }
 
 /// At most so many lines.
-fn timeline(size: Size, most: usize, spans: &[&Span], now: Moment) -> Vec<String> {
+fn timeline(size: Size, marks: Marks, most: usize, spans: &[&Span], now: Moment) -> Vec<String> {
     let first = spans.first().map_or(now, |span| span.from);
     let length = now.since(first).clamp(SHORTEST, LONGEST);
     let begin = now - length;
@@ -70,7 +104,7 @@ fn timeline(size: Size, most: usize, spans: &[&Span], now: Moment) -> Vec<String
     let columns = size.columns - names - 2;
     let cells = cells(columns, begin, length, spans);
     let lane = |name: &&str| {
-        let bar: String = cells.iter().map(|cell| cell.drawn(name)).collect();
+        let bar: String = cells.iter().map(|cell| cell.drawn(name, marks)).collect();
         format!("{:<names$}  {bar}", cut(name, names))
     };
     let mut lines: Vec<String> = leaders.iter().map(lane).collect();
@@ -94,13 +128,13 @@ enum Cell {
 }
 
 impl Cell {
-    fn drawn(&self, lane: &str) -> char {
+    fn drawn(&self, lane: &str, marks: Marks) -> char {
         match self {
             Self::Before => ' ',
-            Self::Gap => '¦',
+            Self::Gap => marks.gap,
             Self::Unknown => '?',
-            Self::Leader(name) if name == lane => '█',
-            Self::Leader(_) => '·',
+            Self::Leader(name) if name == lane => marks.leads,
+            Self::Leader(_) => marks.another_leads,
         }
     }
 }
@@ -174,7 +208,7 @@ mod tests {
 
     fn drawn(history: &History, size: Size, now: Moment) -> Vec<String> {
         let spans: Vec<&Span> = history.spans().collect();
-        screen(size, "lease x\n  leader    b", &spans, now)
+        screen(size, Marks::BLOCKS, "lease x\n  leader    b", &spans, now)
     }
 
     fn handover() -> History {
@@ -226,7 +260,15 @@ mod tests {
             let name = format!("a-replica-with-a-name-that-is-long-{term}");
             history.saw(at(term * 1000), &record(Some(&name), term));
         }
-        for (columns, rows) in [(40, 12), (41, 13), (80, 24), (200, 60), (30, 5), (1, 1)] {
+        for (columns, rows) in [
+            (40, 12),
+            (41, 13),
+            (80, 24),
+            (200, 60),
+            (2000, 1000),
+            (30, 5),
+            (1, 1),
+        ] {
             let lines = drawn(&history, Size { columns, rows }, at(40_000));
             assert!(lines.len() <= rows, "{columns} x {rows}: {lines:?}");
             let widest = lines.iter().map(|line| line.chars().count()).max();
@@ -248,9 +290,22 @@ mod tests {
     }
 
     #[test]
+    fn without_unicode_it_is_drawn_with_what_every_terminal_has() {
+        let history = handover();
+        let spans: Vec<&Span> = history.spans().collect();
+        let lines = screen(SIZE, Marks::ASCII, "lease x", &spans, at(20_000));
+        assert!(lines.iter().all(|line| line.is_ascii()), "{lines:?}");
+        let lane = lines.iter().find(|line| line.starts_with("a ")).unwrap();
+        assert!(
+            lane.contains("###") && lane.contains("...") && lane.contains('|'),
+            "{lane}"
+        );
+    }
+
+    #[test]
     fn what_would_move_the_cursor_is_left_out() {
         let spans: [&Span; 0] = [];
-        let lines = screen(SIZE, "lease \u{1b}[2Jx\r", &spans, at(0));
+        let lines = screen(SIZE, Marks::BLOCKS, "lease \u{1b}[2Jx\r", &spans, at(0));
         assert_eq!(lines[0], "lease [2Jx");
     }
 }

@@ -3,7 +3,7 @@
 mod drawing;
 mod history;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
@@ -18,7 +18,8 @@ use super::follow::Follow;
 use super::lease::Lease;
 use super::pods::LOOK;
 use super::status::Seen;
-use drawing::Size;
+use crate::terminal;
+use drawing::{Marks, Size};
 use history::{History, Span};
 
 const EVERY: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ const TO_END_OF_LINE: &str = "\x1b[K";
 const TO_END: &str = "\x1b[J";
 
 pub(super) fn is_possible() -> bool {
-    io::stdout().is_terminal()
+    terminal::draws(&io::stdout())
 }
 
 /// Until somebody interrupts it.
@@ -85,17 +86,23 @@ async fn keep_drawing(screen: &Screen, lease: &Lease, record: Record) -> anyhow:
     }
 }
 
-struct Screen;
+struct Screen {
+    marks: Marks,
+}
 
 impl Screen {
     fn enter() -> io::Result<Self> {
         write(ENTER)?;
-        Ok(Self)
+        let marks = match terminal::shows_unicode() {
+            true => Marks::BLOCKS,
+            false => Marks::ASCII,
+        };
+        Ok(Self { marks })
     }
 
     fn draw(&self, known: &str, history: &History, now: Moment) -> io::Result<()> {
         let spans: Vec<&Span> = history.spans().collect();
-        let lines = drawing::screen(size(), known, &spans, now);
+        let lines = drawing::screen(size(), self.marks, known, &spans, now);
         let lines: Vec<_> = lines
             .iter()
             .map(|line| format!("{line}{TO_END_OF_LINE}"))
