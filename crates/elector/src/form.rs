@@ -14,7 +14,7 @@ const FORMAT_VERSION: u64 = 1;
 
 /// A lease record as JSON. Fields that are not ours are kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Form(Map<String, Value>);
+pub struct Form(Map<String, Value>);
 
 impl Form {
     /// Reads a record.

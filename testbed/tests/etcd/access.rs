@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt;
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::etcd::{EtcdStore, Login};
-use soloist_elector::testing::{held_by, in_time};
+use soloist_elector::testing::{absent, held_by, in_time};
 use soloist_elector::{LeaseStore, WatchEnded};
 use tempfile::TempDir;
 
@@ -66,9 +66,9 @@ async fn who_may_is_served_and_logs_in_again_when_its_token_is_not_known_any_mor
     let store = users.store("me", &users.password());
     in_time(store.may_write()).await.unwrap();
     let record = held_by("a", 1, 1);
-    let written = in_time(store.write(Base::Absent, &record, Purpose::Acquire)).await;
-    let mut version = written.unwrap();
-    let mut changes = store.watch(version).boxed();
+    let written = in_time(store.write(&absent(), &record, Purpose::Acquire)).await;
+    let mut last = written.unwrap();
+    let mut changes = store.watch(&last).boxed();
     // The tokens of all users are forgotten.
     users.etcd.cluster().etcdctl(&["auth", "disable"]).unwrap();
     users
@@ -78,9 +78,8 @@ async fn who_may_is_served_and_logs_in_again_when_its_token_is_not_known_any_mor
         .unwrap();
     for n in 2..4 {
         let record = held_by("a", 1, n);
-        let base = Base::Version(version);
-        let renewed = in_time(store.write(base, &record, Purpose::Renew)).await;
-        version = renewed.unwrap();
+        let renewed = in_time(store.write(&last, &record, Purpose::Renew)).await;
+        last = renewed.unwrap();
     }
     let seen = in_time(changes.next()).await.unwrap();
     assert!(seen.is_ok(), "{seen:?}");
@@ -130,16 +129,14 @@ async fn who_may_not_is_told_what_is_missing() {
     let found = in_time(reader.read()).await.unwrap();
     for told in [
         refused(in_time(reader.may_write()).await),
-        refused(in_time(reader.write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)).await),
+        refused(in_time(reader.write(&absent(), &held_by("a", 1, 1), Purpose::Acquire)).await),
     ] {
         assert!(
             told.contains("the user reader may not write") && told.contains(&grant),
             "{told}"
         );
     }
-    let ended = in_time(nobody.watch(found.version).boxed().next())
-        .await
-        .unwrap();
+    let ended = in_time(nobody.watch(&found).boxed().next()).await.unwrap();
     let Err(WatchEnded::Refused(told)) = ended else {
         panic!("{ended:?}");
     };
