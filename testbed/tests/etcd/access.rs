@@ -19,20 +19,25 @@ struct Users {
 }
 
 impl Users {
-    /// `me` may read and write the one key, `reader` only read it, `nobody` nothing.
+    /// `me` may read and write the one key, `reader` only read it, `writer` only write it, `nobody` nothing.
     fn new() -> Option<Self> {
         let etcd = Etcd::own(1)?;
         let key = etcd.key();
         {
             let mut cluster = etcd.cluster();
             let order = |words: &[&str]| drop(cluster.etcdctl(words).unwrap());
-            for (role, right) in [("holder", "readwrite"), ("reader", "read")] {
+            for (role, right) in [
+                ("holder", "readwrite"),
+                ("reader", "read"),
+                ("writer", "write"),
+            ] {
                 order(&["role", "add", role]);
                 order(&["role", "grant-permission", role, right, &key]);
             }
             for (user, role) in [
                 ("me", Some("holder")),
                 ("reader", Some("reader")),
+                ("writer", Some("writer")),
                 ("nobody", None),
             ] {
                 order(&["user", "add", &format!("{user}:secret")]);
@@ -117,6 +122,14 @@ async fn who_may_not_is_told_what_is_missing() {
     let told = refused(in_time(users.store("me", &missing).read()).await);
     assert!(told.contains("missing cannot be read"), "{told}");
 
+    // A folder, and a file with a line's end only.
+    let told = refused(in_time(users.store("me", users.folder.path()).read()).await);
+    assert!(told.contains("cannot be read"), "{told}");
+    let empty = users.folder.path().join("empty");
+    std::fs::write(&empty, "\r\n").unwrap();
+    let told = refused(in_time(users.store("me", &empty).read()).await);
+    assert!(told.contains("empty is empty"), "{told}");
+
     let key = users.etcd.key();
     let grant = format!("grant-permission ROLE readwrite '{key}'");
     let nobody = users.store("nobody", &password);
@@ -125,6 +138,18 @@ async fn who_may_not_is_told_what_is_missing() {
         told.contains("the user nobody may not read") && told.contains(&grant),
         "{told}"
     );
+    // Watching needs the right to read; etcd knows no other.
+    let writer = users.store("writer", &password);
+    let told = refused(in_time(writer.read()).await);
+    assert!(
+        told.contains("the user writer may not read") && told.contains(&grant),
+        "{told}"
+    );
+    let ended = in_time(writer.watch(&absent()).boxed().next()).await;
+    let Some(Err(WatchEnded::Refused(told))) = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(told.to_string().contains(&grant), "{told}");
     let reader = users.store("reader", &password);
     let found = in_time(reader.read()).await.unwrap();
     for told in [

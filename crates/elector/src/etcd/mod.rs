@@ -15,6 +15,7 @@
 mod cluster;
 mod connection;
 mod failure;
+mod greeting;
 mod members;
 mod messages;
 mod options;
