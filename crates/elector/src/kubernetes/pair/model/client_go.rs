@@ -1,4 +1,4 @@
-//! client-go's elector on one object: it polls, counts what it sees from when it first saw it, and keeps annotations that it does not know.
+//! client-go's elector, on one object or by its multilock on both: it polls, counts what it sees from when it first saw it, and keeps annotations that it does not know.
 
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ struct Observed(Option<(Value, Moment)>);
 
 pub(super) struct ClientGo {
     place: ModelPlace,
+    /// A multilock's second.
+    second: Option<ModelPlace>,
     me: Identity,
     pub(super) works: bool,
     attempt: Option<BoxFuture<'static, (bool, Observed)>>,
@@ -41,10 +43,11 @@ pub(super) struct ClientGo {
 }
 
 impl ClientGo {
-    pub(super) fn new(place: ModelPlace, name: &str) -> Self {
+    pub(super) fn new(place: ModelPlace, second: Option<ModelPlace>, name: &str) -> Self {
         Self {
             next_try: place.world.now(),
             place,
+            second,
             me: Identity::found(name).unwrap_or_else(|| panic!("a name")),
             works: false,
             attempt: None,
@@ -67,7 +70,8 @@ impl ClientGo {
         self.attempt = None;
         self.ended = !held || world.chance(30);
         if held {
-            self.attempt = Some(release(self.place.clone(), self.me.clone()).boxed());
+            let (place, second) = (self.place.clone(), self.second.clone());
+            self.attempt = Some(release(place, second, self.me.clone()).boxed());
             self.deadline = world.now() + RENEW_DEADLINE;
         }
     }
@@ -85,7 +89,7 @@ impl ClientGo {
         }
         if self.ended {
             if !self.stopping && world.one_in(60) {
-                *self = Self::new(self.place.clone(), self.me.as_str());
+                *self = Self::new(self.place.clone(), self.second.clone(), self.me.as_str());
             }
             return;
         }
@@ -94,8 +98,9 @@ impl ClientGo {
             self.next_try = now + RETRY;
         }
         if self.attempt.is_none() && now >= self.next_try && !self.stopping {
-            let (place, me) = (self.place.clone(), self.me.clone());
-            self.attempt = Some(acquire_or_renew(place, me, self.observed.clone()).boxed());
+            let (place, second) = (self.place.clone(), self.second.clone());
+            let (me, observed) = (self.me.clone(), self.observed.clone());
+            self.attempt = Some(acquire_or_renew(place, second, me, observed).boxed());
             self.patience = now + PATIENCE;
         }
         let Some((won, observed)) = self.attempt.as_mut().and_then(FutureExt::now_or_never) else {
@@ -120,20 +125,45 @@ fn fields(object: &Value, place: &ModelPlace) -> (Record, Value) {
     (record, Value::Object(fields))
 }
 
+/// Two that name different holders have one that nobody is.
+const UNKNOWN: &str = "leaderelection.k8s.io/unknown";
+
+/// The first object, and what it reads out of both.
+async fn get(
+    place: &ModelPlace,
+    second: Option<&ModelPlace>,
+) -> Option<Option<(Value, Record, Value)>> {
+    let (item, _) = place.list().await.ok()?;
+    let Some(item) = item else {
+        return Some(None);
+    };
+    let (mut found, mut raw) = fields(&item, place);
+    if let Some(second) = second
+        && let Some(other) = second.list().await.ok()?.0
+    {
+        let (other, other_raw) = fields(&other, second);
+        if other.holder != found.holder {
+            found.holder = Identity::found(UNKNOWN);
+        }
+        raw = Value::Array(vec![raw, other_raw]);
+    }
+    Some(Some((item, found, raw)))
+}
+
 async fn acquire_or_renew(
     place: ModelPlace,
+    second: Option<ModelPlace>,
     me: Identity,
     mut observed: Observed,
 ) -> (bool, Observed) {
-    let Ok((item, _)) = place.list().await else {
+    let Some(got) = get(&place, second.as_ref()).await else {
         return (false, observed);
     };
     let now = place.world.now();
     let mut transitions = 0;
-    if let Some(item) = &item {
-        let (found, raw) = fields(item, &place);
-        if observed.0.as_ref().is_none_or(|(known, _)| *known != raw) {
-            observed.0 = Some((raw, now));
+    if let Some((_, found, raw)) = &got {
+        if observed.0.as_ref().is_none_or(|(known, _)| known != raw) {
+            observed.0 = Some((raw.clone(), now));
         }
         let seconds = found.duration_seconds.unwrap_or(0).unsigned_abs();
         let since = observed.0.as_ref().map_or(now, |(_, since)| *since);
@@ -151,16 +181,16 @@ async fn acquire_or_renew(
         signature: None,
         orders: Orders::NONE,
     };
-    let won = put(&place, item.as_ref(), &record).await;
+    let item = got.as_ref().map(|(item, ..)| item);
+    let won = put_both(&place, second.as_ref(), item, &record).await;
     (won, observed)
 }
 
-async fn release(place: ModelPlace, me: Identity) -> (bool, Observed) {
+async fn release(place: ModelPlace, second: Option<ModelPlace>, me: Identity) -> (bool, Observed) {
     let nothing = Observed::default();
-    let Ok((Some(item), _)) = place.list().await else {
+    let Some(Some((item, found, _))) = get(&place, second.as_ref()).await else {
         return (false, nothing);
     };
-    let (found, _) = fields(&item, &place);
     if found.holder != Some(me) {
         return (false, nothing);
     }
@@ -170,8 +200,25 @@ async fn release(place: ModelPlace, me: Identity) -> (bool, Observed) {
         signature: None,
         ..found
     };
-    put(&place, Some(&item), &record).await;
+    put_both(&place, second.as_ref(), Some(&item), &record).await;
     (false, nothing)
+}
+
+/// The first as it was found, and then the second as it is now, whatever it is.
+async fn put_both(
+    place: &ModelPlace,
+    second: Option<&ModelPlace>,
+    found: Option<&Value>,
+    record: &Record,
+) -> bool {
+    let first = put(place, found, record).await;
+    match second {
+        Some(second) if first => match second.list().await {
+            Ok((other, _)) => put(second, other.as_ref(), record).await,
+            Err(_) => false,
+        },
+        _ => first,
+    }
 }
 
 /// Writes the fields that it knows of, and leaves all else as it is.

@@ -44,7 +44,8 @@ fn a_store_that_breaks_a_rule_is_found() {
     for defect in Defect::ALL {
         let found = (1..=2000).find_map(|seed| Schedule::new(seed, defect).play().err());
         let found = found.unwrap_or_else(|| panic!("{defect:?} was not found"));
-        assert!(found.contains("two lead"), "{defect:?}: {found}");
+        let is_unsafe = found.contains("two lead") || found.contains("has not grown");
+        assert!(is_unsafe, "{defect:?}: {found}");
     }
 }
 
@@ -102,6 +103,7 @@ struct Schedule {
     started: u64,
     terms: u64,
     led: bool,
+    multilocks: bool,
 }
 
 impl Schedule {
@@ -114,12 +116,20 @@ impl Schedule {
             started: 0,
             terms: 0,
             led: false,
+            multilocks: true,
         }
     }
 
     /// How many terms there were.
     fn play(&mut self) -> Result<u64, String> {
+        // Two of client-go's multilocks that create at once is a race of their own.
+        while !self.world.has_old_lock() {
+            self.tick(true)?;
+        }
         for next in [Setting::Both, Setting::Lease] {
+            if next == Setting::Lease {
+                self.end_multilocks();
+            }
             for replica in 0..MEMBERS {
                 self.run(self.world.up_to(STEP), true)?;
                 self.settings[replica] = next;
@@ -136,6 +146,16 @@ impl Schedule {
             self.tick(false)?;
         }
         Ok(self.terms)
+    }
+
+    /// client-go's multilock writes the Lease without comparing, so it must not meet who knows the Lease only.
+    fn end_multilocks(&mut self) {
+        self.multilocks = false;
+        for member in &mut self.members {
+            if let Some((Member::ClientGo(_), Setting::Both)) = member {
+                *member = None;
+            }
+        }
     }
 
     fn run(&mut self, seconds: u64, faults: bool) -> Result<(), String> {
@@ -209,6 +229,10 @@ impl Schedule {
         let number = self.started;
         let place = |side| ModelPlace::new(world.clone(), side, number);
         let side = match self.settings[replica] {
+            Setting::Both if self.multilocks && world.chance(25) => {
+                let (first, second) = (place(Side::Legacy), place(Side::Lease));
+                return Member::ClientGo(ClientGo::new(first, Some(second), &name));
+            }
             Setting::Both => {
                 let store = TwoStore::new(place(Side::Legacy), place(Side::Lease), self.defect);
                 return Member::Soloist(Box::new(Soloist::new(store, &name, number)));
@@ -217,7 +241,7 @@ impl Schedule {
             Setting::Lease => Side::Lease,
         };
         match world.chance(50) {
-            true => Member::ClientGo(ClientGo::new(place(side), &name)),
+            true => Member::ClientGo(ClientGo::new(place(side), None, &name)),
             false => {
                 let store = OneStore(place(side));
                 Member::Soloist(Box::new(Soloist::new(store, &name, number)))

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use soloist_core::election::{Config, Election, Output};
-use soloist_core::ids::{Identity, InstanceId, Token};
+use soloist_core::ids::{Identity, InstanceId};
 use soloist_core::time::Moment;
 use soloist_core::timings::{Preset, Timings};
 
@@ -19,7 +19,6 @@ pub(super) struct Soloist {
     stands: bool,
     stopping: bool,
     left: bool,
-    token: Option<Token>,
 }
 
 impl Soloist {
@@ -38,7 +37,6 @@ impl Soloist {
             stands: false,
             stopping: false,
             left: false,
-            token: None,
         }
     }
 
@@ -66,7 +64,7 @@ impl Soloist {
         if self.election.next_deadline().is_some_and(|due| due <= now) {
             self.election.handle_timeout(now);
         }
-        self.act()?;
+        self.act(world)?;
         while let Some(arrival) = self.arrival() {
             match arrival {
                 Arrival::Answer { op, answer, .. } => self.election.handle_answer(now, op, answer),
@@ -75,7 +73,7 @@ impl Soloist {
                 }
                 Arrival::WatchEnded { watch, .. } => self.election.handle_watch_broken(now, watch),
             }
-            self.act()?;
+            self.act(world)?;
         }
         Ok(())
     }
@@ -88,15 +86,15 @@ impl Soloist {
         }
     }
 
-    fn act(&mut self) -> Result<(), String> {
+    fn act(&mut self, world: &World) -> Result<(), String> {
         while let Some(output) = self.election.poll_output() {
             match output {
                 Output::Store(command) => self.carrier.carry(command),
                 Output::Elected(elected) => {
-                    if self.token.is_some_and(|before| elected.token <= before) {
-                        return Err(format!("the token {:?} has not grown", elected.token));
+                    let token = elected.token.get();
+                    if !world.is_newest_token(token) {
+                        return Err(format!("the token {token} has not grown"));
                     }
-                    self.token = Some(elected.token);
                 }
                 Output::Lost(_) => self.stands = false,
                 Output::Left => self.left = true,

@@ -84,6 +84,8 @@ struct State {
     /// Whose requests and changes do not pass, until then.
     cut: BTreeMap<u64, Moment>,
     quiet: bool,
+    /// Of any soloist's term.
+    token: u64,
 }
 
 #[derive(Clone)]
@@ -103,6 +105,7 @@ impl World {
             asked: 0,
             cut: BTreeMap::new(),
             quiet: false,
+            token: 0,
         })))
     }
 
@@ -154,6 +157,17 @@ impl World {
     pub(super) fn is_cut(&self, who: u64) -> bool {
         let state = self.state();
         state.cut.get(&who).is_some_and(|until| *until > state.now)
+    }
+
+    pub(super) fn has_old_lock(&self) -> bool {
+        self.state().objects[Side::Legacy as usize].is_some()
+    }
+
+    /// Whether no term of any soloist before had as high a token.
+    pub(super) fn is_newest_token(&self, token: u64) -> bool {
+        let mut state = self.state();
+        let before = std::mem::replace(&mut state.token, token);
+        before < token
     }
 
     /// What came after these versions of the two, in order.
