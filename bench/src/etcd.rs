@@ -1,5 +1,7 @@
 //! Leases in etcd: soloist beside `etcdctl lock`, on one etcd, in turns.
 
+mod minimum;
+
 use std::ffi::OsString;
 use std::fs;
 use std::process::{Child, Stdio};
@@ -16,6 +18,7 @@ use crate::group::{PATIENCE, REPLICAS, guarded};
 use crate::journal::{Journal, Life};
 use crate::programs::Programs;
 use crate::spread::Spread;
+use minimum::{Minimum, Steps};
 
 /// Before each handover: the new one waits for its turn by then.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -65,13 +68,21 @@ pub(crate) async fn measure(programs: &Programs, handovers: u32) -> anyhow::Resu
     for kind in [Kind::Soloist, Kind::EtcdctlLock] {
         groups.push(Group::start(programs, &etcd, kind).await?);
     }
+    let mut bare = Minimum::start(programs, &etcd).await?;
+    let mut steps = Vec::new();
     let mut gaps = [Vec::new(), Vec::new()];
-    for _ in 0..handovers {
-        for (group, gaps) in groups.iter_mut().zip(&mut gaps) {
+    for round in 0..handovers {
+        // Who comes first changes.
+        let mut order = [0, 1];
+        order.rotate_left(round as usize % 2);
+        for n in order {
             sleep(SETTLE).await;
-            gaps.push(group.hand_over().await?);
+            gaps[n].push(groups[n].hand_over().await?);
         }
+        sleep(SETTLE).await;
+        steps.push(bare.hand_over().await?);
     }
+    drop(bare);
     println!("\nIn etcd, three replicas: old child's exit -> next child's start, ms");
     println!("                     n   median      p95    worst   overlaps");
     let mut figures = Map::new();
@@ -84,6 +95,19 @@ pub(crate) async fn measure(programs: &Programs, handovers: u32) -> anyhow::Resu
             json!({"handover_ms": spread.json(), "overlaps": overlaps}),
         );
     }
+    let whole = Spread::of(steps.iter().map(Steps::whole));
+    println!("{} {:>10}", whole.row("bare minimum", steps.len()), 0);
+    figures.insert("minimum".into(), json!({"handover_ms": whole.json()}));
+    let medians = [
+        Spread::of(steps.iter().map(|s| s.end)),
+        Spread::of(steps.iter().map(|s| s.release)),
+        Spread::of(steps.iter().map(|s| s.takeover)),
+        Spread::of(steps.iter().map(|s| s.start)),
+    ];
+    let [end, release, takeover, start] = medians.map(|spread| spread.median);
+    println!(
+        "of the bare minimum: the end is known {end:.2}, the release is told {release:.2}, the takeover is answered {takeover:.2}, the child runs {start:.2}"
+    );
     drop(groups);
     println!(
         "\nOld and new child at once after a fault of the leading replica, s (lease and TTL {LEASE_SECONDS} s)"

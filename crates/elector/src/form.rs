@@ -11,10 +11,12 @@ use crate::{orders, signature};
 
 const FORMAT: &str = "soloist-lease";
 const FORMAT_VERSION: u64 = 1;
+/// Of what somebody else has written this much is shown.
+const SHOWN: usize = 40;
 
 /// A lease record as JSON. Fields that are not ours are kept.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Form(Map<String, Value>);
+pub struct Form(Map<String, Value>);
 
 impl Form {
     /// Reads a record.
@@ -39,7 +41,10 @@ impl Form {
         }
         match map.get("holder") {
             None | Some(Value::Null | Value::String(_)) => Ok(Self(map)),
-            Some(other) => Err(format!("has a holder that is not a text: {other}")),
+            Some(other) => {
+                let shown: String = other.to_string().chars().take(SHOWN).collect();
+                Err(format!("has a holder that is not a text: {shown}"))
+            }
         }
     }
 

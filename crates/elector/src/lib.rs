@@ -70,8 +70,6 @@ pub mod orders;
 pub mod random;
 mod readable;
 pub mod repeats;
-#[cfg(any(feature = "etcd", feature = "kubernetes"))]
-mod seen;
 #[cfg(any(feature = "etcd", feature = "file", feature = "kubernetes"))]
 mod signature;
 pub mod store;
@@ -82,4 +80,4 @@ pub use carrier::{Arrival, StoreCarrier};
 pub use driver::{Driver, DriverEvent, DriverHandle};
 pub use elector::{Elector, ElectorError, Leadership, Term, default_identity};
 pub use soloist_core as core;
-pub use store::{LeaseStore, Refusal, StoreError, Throttling, WatchEnded};
+pub use store::{LeaseStore, Refusal, StoreError, Stored, Throttling, WatchEnded};

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{Stream, stream};
-use soloist_core::election::{Base, Purpose};
+use soloist_core::election::Purpose;
 use soloist_core::ids::Version;
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 use tokio::sync::watch;
 
-use crate::store::{LeaseStore, StoreError, WatchEnded};
+use crate::store::{LeaseStore, StoreError, Stored, WatchEnded};
 
 /// A lease in memory. Clones share it.
 #[derive(Clone)]
@@ -187,37 +187,44 @@ impl State {
         version
     }
 
-    fn compare_and_swap(&mut self, base: Base, record: &Record) -> Result<Version, StoreError> {
+    fn compare_and_swap(
+        &mut self,
+        base: &Stored<()>,
+        record: Record,
+    ) -> Result<Stored<()>, StoreError> {
         let current = self.current();
-        let fits = match base {
-            Base::Absent => current.record.is_none(),
-            Base::Version(version) => current.record.is_some() && current.version == version,
+        let fits = match base.record {
+            None => current.record.is_none(),
+            Some(_) => current.record.is_some() && current.version == base.version,
         };
         if !fits {
             let found = current.version;
             return Err(StoreError::LostRace(format!("it is at version {found}")));
         }
-        Ok(self.push(Some(record.clone())))
+        let version = self.push(Some(record.clone()));
+        Ok(Stored::present(version, record, ()))
     }
 }
 
 impl LeaseStore for MemoryStore {
-    async fn read(&self) -> Result<Snapshot, StoreError> {
+    type Carried = ();
+
+    async fn read(&self) -> Result<Stored<()>, StoreError> {
         self.state().reads += 1;
         self.weather().await;
         let mut state = self.state();
         match state.faults.fail_next_read.take() {
             Some(error) => Err(error),
-            None => Ok(state.current().clone()),
+            None => Ok(state.current().clone().into()),
         }
     }
 
     async fn write(
         &self,
-        base: Base,
+        base: &Stored<()>,
         record: &Record,
         _purpose: Purpose,
-    ) -> Result<Version, StoreError> {
+    ) -> Result<Stored<()>, StoreError> {
         self.state().writes += 1;
         self.weather().await;
         let outcome = {
@@ -225,7 +232,7 @@ impl LeaseStore for MemoryStore {
             if let Some(error) = state.faults.fail_next_write.take() {
                 return Err(error);
             }
-            let written = state.compare_and_swap(base, record)?;
+            let written = state.compare_and_swap(base, record.clone())?;
             match std::mem::take(&mut state.faults.lose_next_answer) {
                 true => Err(StoreError::Unknown("the answer was lost".into())),
                 false => Ok(written),
@@ -235,14 +242,14 @@ impl LeaseStore for MemoryStore {
         outcome
     }
 
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
+    async fn order(&self, base: &Stored<()>, orders: &Orders) -> Result<Stored<()>, StoreError> {
         let written = {
             let mut state = self.state();
             let Some(mut record) = state.current().record.clone() else {
                 return Err(StoreError::LostRace("there is no lease".into()));
             };
             record.orders = orders.clone();
-            state.compare_and_swap(Base::Version(base), &record)?
+            state.compare_and_swap(base, record)?
         };
         self.shared.changed.send_replace(());
         Ok(written)
@@ -250,8 +257,9 @@ impl LeaseStore for MemoryStore {
 
     fn watch(
         &self,
-        after: Version,
-    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+        after: &Stored<()>,
+    ) -> impl Stream<Item = Result<Stored<()>, WatchEnded>> + Send + 'static {
+        let after = after.version;
         let generation = self.state().generation;
         let changed = self.shared.changed.subscribe();
         let store = self.clone();
@@ -264,7 +272,10 @@ impl LeaseStore for MemoryStore {
                     match store.next_after(after, generation) {
                         Ok(Some(next)) => {
                             let after = next.version;
-                            return Some((Ok(next), Some((store, changed, generation, after))));
+                            return Some((
+                                Ok(next.into()),
+                                Some((store, changed, generation, after)),
+                            ));
                         }
                         Ok(None) => {}
                         Err(ended) => return Some((Err(ended), None)),

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use futures_util::Stream;
-use soloist_core::election::{Answer, Base, Purpose};
+use soloist_core::election::{Answer, Purpose};
 use soloist_core::ids::Version;
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
@@ -16,34 +16,36 @@ use soloist_core::time::Human;
 /// The election relies on each of these promises; the module `testing`, behind the feature of that
 /// name, checks them.
 pub trait LeaseStore: Send + Sync + 'static {
-    /// The record as it is now, not as some cache remembers it. Absence has a version too.
-    fn read(&self) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+    /// What it needs beside the record to write the lease back as it was: fields of others, a value as it was found.
+    type Carried: Clone + Default + fmt::Debug + Send + Sync + 'static;
 
-    /// Writes the record if it still is at `base`, and says as which version it landed. What the store
-    /// keeps beside the record's fields stays as it is; timestamps, for people, are set as `purpose` says.
+    /// The record as it is now, not as some cache remembers it. Absence has a version too.
+    fn read(&self) -> impl Future<Output = Result<Stored<Self::Carried>, StoreError>> + Send;
+
+    /// Writes the record if the lease still is as `base` has it, at that version or still missing, and says as what it landed. What `base`
+    /// carries beside the record stays as it is; timestamps, for people, are set as `purpose` says.
     ///
     /// The future may be dropped at any time; the write may then have landed or not, or land later.
     fn write(
         &self,
-        base: Base,
+        base: &Stored<Self::Carried>,
         record: &Record,
         purpose: Purpose,
-    ) -> impl Future<Output = Result<Version, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Stored<Self::Carried>, StoreError>> + Send;
 
-    /// Writes these orders, and nothing else, if the record still is at `base`, and says as which version they landed.
-    /// To be called only by who has read that version with this handle.
+    /// Writes these orders, and nothing else, if the record still is at the version of `base`, and says as what they landed.
     fn order(
         &self,
-        base: Version,
+        base: &Stored<Self::Carried>,
         orders: &Orders,
-    ) -> impl Future<Output = Result<Version, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Stored<Self::Carried>, StoreError>> + Send;
 
-    /// Every change after this version, which was read with this handle, in order and without a gap; or the stream ends with an error.
+    /// Every change after this one, in order and without a gap; or the stream ends with an error.
     /// A store that learns that the holder is gone may send the same version again to say so.
     fn watch(
         &self,
-        after: Version,
-    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static;
+        after: &Stored<Self::Carried>,
+    ) -> impl Stream<Item = Result<Stored<Self::Carried>, WatchEnded>> + Send + 'static;
 
     /// A request was given up without an answer: its connection may swallow everything, so the next
     /// request must go over a new one.
@@ -51,6 +53,82 @@ pub trait LeaseStore: Send + Sync + 'static {
 
     /// Which lease this is and where, for logs: `lease default/demo on https://10.0.0.1`.
     fn describe(&self) -> String;
+}
+
+/// The lease as it is in the store: what the election decides by, and what the store needs to write it back.
+///
+/// A write, an order or a watch is based on one of these, and on nothing that the store remembers by itself: whoever has an old one loses
+/// the race, whatever has been read since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored<C> {
+    /// The record's version. For a missing record: a version at which it was missing.
+    pub version: Version,
+    /// The record, if there is one.
+    pub record: Option<Record>,
+    /// The latest state of the whole store for which this is known to be true: the record's version, or a later one. A lease that nobody touches keeps its
+    /// version while the store's grows, until the store has forgotten so old a version; a watch begins here.
+    pub as_of: Version,
+    /// See [`Snapshot::holder_gone`].
+    pub holder_gone: bool,
+    /// For the store alone.
+    pub carried: C,
+}
+
+impl<C> Stored<C> {
+    /// A record that was found or written as this version.
+    pub const fn present(version: Version, record: Record, carried: C) -> Self {
+        Self {
+            version,
+            record: Some(record),
+            as_of: version,
+            holder_gone: false,
+            carried,
+        }
+    }
+
+    /// It still was so when the store was at this version.
+    #[must_use]
+    pub fn still_at(self, store: Version) -> Self {
+        Self {
+            as_of: store.max(self.version),
+            ..self
+        }
+    }
+
+    /// What the election is told.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let mut snapshot = Snapshot::new(self.version, self.record.clone());
+        snapshot.holder_gone = self.holder_gone;
+        snapshot
+    }
+}
+
+impl<C: Default> Stored<C> {
+    /// No record, at this version.
+    #[must_use]
+    pub fn missing(version: Version) -> Self {
+        Self {
+            version,
+            record: None,
+            as_of: version,
+            holder_gone: false,
+            carried: C::default(),
+        }
+    }
+}
+
+/// For stores that carry nothing.
+impl From<Snapshot> for Stored<()> {
+    fn from(snapshot: Snapshot) -> Self {
+        Self {
+            version: snapshot.version,
+            record: snapshot.record,
+            as_of: snapshot.version,
+            holder_gone: snapshot.holder_gone,
+            carried: (),
+        }
+    }
 }
 
 /// Why a request failed, and what that means for the election.

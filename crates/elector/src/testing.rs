@@ -2,6 +2,7 @@
 //!
 //! A store's tests implement [`Fixture`] and call [`conformance_tests!`](crate::conformance_tests) with an expression that makes one.
 
+mod beside;
 mod faults;
 
 use std::collections::BTreeSet;
@@ -10,14 +11,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::{Stream, StreamExt};
-use soloist_core::election::{Base, Purpose};
+use soloist_core::election::Purpose;
 use soloist_core::ids::{Identity, InstanceId, OpId, PodUid, Term, Version};
 use soloist_core::orders::{Handover, Orders, Pause, WallTime};
 use soloist_core::record::{Record, Signature, Snapshot};
 use soloist_core::timings::LeaseDuration;
 
-use crate::store::{LeaseStore, StoreError, WatchEnded};
+use crate::store::{LeaseStore, StoreError, Stored, WatchEnded};
 
+pub use beside::*;
+use faults::cannot;
 pub use faults::*;
 
 /// One lease in the store under test.
@@ -33,6 +36,12 @@ pub trait Fixture: Send + Sync {
 
     /// Changes the holder, as an operator would.
     fn set_holder(&self, holder: Option<&str>) -> impl Future<Output = ()> + Send;
+
+    /// Puts something of its own beside the record, as people and other programs do; or why there is no such place.
+    fn annotate(&self, text: &str) -> impl Future<Output = Result<(), &'static str>> + Send;
+
+    /// What was put there.
+    fn annotation(&self) -> impl Future<Output = Option<String>> + Send;
 
     /// Saves the whole store, versions included.
     fn back_up(&self) -> impl Future<Output = ()> + Send;
@@ -103,37 +112,60 @@ pub fn released(mut record: Record) -> Record {
     record
 }
 
-async fn read(store: &impl LeaseStore) -> Snapshot {
+async fn read<S: LeaseStore>(store: &S) -> Stored<S::Carried> {
     match in_time(store.read()).await {
-        Ok(snapshot) => snapshot,
+        Ok(stored) => stored,
         Err(error) => panic!("cannot read: {error}"),
     }
 }
 
-async fn create(store: &impl LeaseStore, record: &Record) -> Version {
-    match in_time(store.write(Base::Absent, record, Purpose::Acquire)).await {
-        Ok(version) => version,
+async fn create<S: LeaseStore>(store: &S, record: &Record) -> Stored<S::Carried> {
+    match in_time(store.write(&absent(), record, Purpose::Acquire)).await {
+        Ok(stored) => stored,
         Err(error) => panic!("cannot create: {error}"),
     }
 }
 
-async fn renew(store: &impl LeaseStore, base: Version, record: &Record) -> Version {
-    match in_time(store.write(Base::Version(base), record, Purpose::Renew)).await {
-        Ok(version) => version,
+async fn renew<S: LeaseStore>(
+    store: &S,
+    base: &Stored<S::Carried>,
+    record: &Record,
+) -> Stored<S::Carried> {
+    match in_time(store.write(base, record, Purpose::Renew)).await {
+        Ok(stored) => stored,
         Err(error) => panic!("cannot renew: {error}"),
     }
 }
 
-async fn next(
-    changes: &mut (impl Stream<Item = Result<Snapshot, WatchEnded>> + Unpin),
-) -> Result<Snapshot, WatchEnded> {
+/// What somebody knows who has not looked.
+#[must_use]
+pub fn absent<C: Default>() -> Stored<C> {
+    Stored::missing(Version::new(0))
+}
+
+async fn next<C>(
+    changes: &mut (impl Stream<Item = Result<Stored<C>, WatchEnded>> + Unpin),
+) -> Result<Stored<C>, WatchEnded> {
     match in_time(changes.next()).await {
         Some(change) => change,
         None => Err(WatchEnded::broken("no more")),
     }
 }
 
-fn lost(outcome: &Result<Version, StoreError>) -> bool {
+/// As what it landed, or is shown.
+fn version<C, E: Clone>(outcome: &Result<Stored<C>, E>) -> Result<Version, E> {
+    match outcome {
+        Ok(stored) => Ok(stored.version),
+        Err(error) => Err(error.clone()),
+    }
+}
+
+/// What the election would be told.
+fn shown<C>(change: Result<Stored<C>, WatchEnded>) -> Result<Snapshot, WatchEnded> {
+    change.map(|stored| stored.snapshot())
+}
+
+fn lost<C>(outcome: &Result<Stored<C>, StoreError>) -> bool {
     matches!(outcome, Err(StoreError::LostRace(_)))
 }
 
@@ -144,7 +176,7 @@ pub async fn absence_has_a_version<F: Fixture>(fixture: F) {
     assert_eq!(absent.record, None);
     assert!(!absent.holder_gone);
     let created = create(&store, &held_by("a", 1, 1)).await;
-    assert!(created > absent.version);
+    assert!(created.version > absent.version);
 }
 
 /// A record is created only where there is none, and what lost leaves no trace.
@@ -153,11 +185,14 @@ pub async fn creates_only_what_is_absent<F: Fixture>(fixture: F) {
     let first = held_by("a", 1, 1);
     let created = create(&store, &first).await;
     let second = store
-        .write(Base::Absent, &held_by("b", 2, 1), Purpose::Acquire)
+        .write(&absent(), &held_by("b", 2, 1), Purpose::Acquire)
         .await;
     assert!(lost(&second), "{second:?}");
     let found = read(&store).await;
-    assert_eq!((found.version, found.record), (created, Some(first)));
+    assert_eq!(
+        (found.version, found.record),
+        (created.version, Some(first))
+    );
 }
 
 /// Exactly one of thirty concurrent creators wins, and the record is the winner's.
@@ -166,8 +201,8 @@ pub async fn one_of_thirty_creators_wins<F: Fixture>(fixture: F) {
         let store = fixture.store();
         async move {
             let record = held_by(&format!("replica-{n}"), u128::from(n), 1);
-            let outcome = store.write(Base::Absent, &record, Purpose::Acquire).await;
-            (record, outcome)
+            let outcome = store.write(&absent(), &record, Purpose::Acquire).await;
+            (record, outcome.map(|stored| stored.version))
         }
     });
     one_wins(&fixture, in_time(join_all(writes)).await).await;
@@ -177,14 +212,11 @@ pub async fn one_of_thirty_creators_wins<F: Fixture>(fixture: F) {
 pub async fn one_of_thirty_writers_wins<F: Fixture>(fixture: F) {
     let base = create(&fixture.store(), &held_by("a", 99, 1)).await;
     let stores: Vec<_> = (0..30u32).map(|n| (n, fixture.store())).collect();
-    // Each must have seen what it is to replace, as an elector has.
-    join_all(stores.iter().map(|(_, store)| read(store))).await;
+    let base = &base;
     let writes = stores.iter().map(|(n, store)| async move {
         let record = held_by(&format!("replica-{n}"), u128::from(*n), 1);
-        let outcome = store
-            .write(Base::Version(base), &record, Purpose::Acquire)
-            .await;
-        (record, outcome)
+        let outcome = store.write(base, &record, Purpose::Acquire).await;
+        (record, outcome.map(|stored| stored.version))
     });
     one_wins(&fixture, in_time(join_all(writes)).await).await;
 }
@@ -209,16 +241,12 @@ pub async fn a_stale_write_loses<F: Fixture>(fixture: F) {
     let store = fixture.store();
     let record = held_by("a", 1, 1);
     let first = create(&store, &record).await;
-    let second = renew(&store, first, &held_by("a", 1, 2)).await;
-    assert!(second > first);
-    let stale = store
-        .write(Base::Version(first), &record, Purpose::Renew)
-        .await;
+    let second = renew(&store, &first, &held_by("a", 1, 2)).await;
+    assert!(second.version > first.version);
+    let stale = store.write(&first, &record, Purpose::Renew).await;
     assert!(lost(&stale), "{stale:?}");
     fixture.delete().await;
-    let gone = store
-        .write(Base::Version(second), &record, Purpose::Renew)
-        .await;
+    let gone = store.write(&second, &record, Purpose::Renew).await;
     assert!(lost(&gone), "{gone:?}");
     assert_eq!(read(&store).await.record, None);
 }
@@ -229,11 +257,11 @@ pub async fn a_write_over_an_unseen_edit_loses<F: Fixture>(fixture: F) {
     let created = create(&store, &held_by("a", 1, 1)).await;
     fixture.set_holder(Some("operator")).await;
     let write = store
-        .write(Base::Version(created), &held_by("a", 1, 2), Purpose::Renew)
+        .write(&created, &held_by("a", 1, 2), Purpose::Renew)
         .await;
     assert!(lost(&write), "{write:?}");
     let found = read(&store).await;
-    assert!(found.version > created);
+    assert!(found.version > created.version);
     assert_eq!(
         found.record.and_then(|r| r.holder),
         Identity::found("operator")
@@ -246,11 +274,11 @@ pub async fn the_version_grows_across_deletion<F: Fixture>(fixture: F) {
     let mut last = read(&store).await.version;
     for n in 1..4 {
         let created = create(&store, &held_by("a", 1, n)).await;
-        assert!(created > last);
+        assert!(created.version > last);
         fixture.delete().await;
         let absent = read(&store).await;
         assert_eq!(absent.record, None);
-        assert!(absent.version > created);
+        assert!(absent.version > created.version);
         last = absent.version;
     }
 }
@@ -259,7 +287,7 @@ pub async fn the_version_grows_across_deletion<F: Fixture>(fixture: F) {
 pub async fn a_record_survives_being_written_and_read<F: Fixture>(fixture: F) {
     let store = fixture.store();
     let plain = held_by("a", u128::MAX, u64::MAX);
-    let mut version = create(&store, &plain).await;
+    let mut last = create(&store, &plain).await;
     let unsigned = Record {
         signature: None,
         ..plain.clone()
@@ -276,9 +304,9 @@ pub async fn a_record_survives_being_written_and_read<F: Fixture>(fixture: F) {
         ..plain.clone()
     };
     for record in [unsigned, overflown, long, plain.clone(), released(plain)] {
-        version = renew(&store, version, &record).await;
+        last = renew(&store, &last, &record).await;
         let found = read(&store).await;
-        assert_eq!((found.version, found.record), (version, Some(record)));
+        assert_eq!((found.version, found.record), (last.version, Some(record)));
     }
 }
 
@@ -288,10 +316,9 @@ pub async fn a_release_is_read_as_one<F: Fixture>(fixture: F) {
     let record = held_by("a", 1, 1);
     let created = create(&store, &record).await;
     let release = released(record);
-    let write = store.write(Base::Version(created), &release, Purpose::Release);
-    let version = in_time(write).await;
+    let written = in_time(store.write(&created, &release, Purpose::Release)).await;
     let found = read(&fixture.store()).await;
-    assert_eq!(version, Ok(found.version));
+    assert_eq!(version(&written), Ok(found.version));
     assert!(found.record.is_some_and(|r| r.released_by_its_holder()));
 }
 
@@ -301,7 +328,8 @@ pub async fn an_order_leaves_the_record_as_it_is<F: Fixture>(fixture: F) {
     let (holder, person) = (fixture.store(), fixture.store());
     let mut record = held_by("a", 1, 1);
     let created = create(&holder, &record).await;
-    read(&person).await;
+    let read_by_person = read(&person).await;
+    assert_eq!(read_by_person.version, created.version);
     record.orders = Orders {
         handover: Some(Box::new(Handover {
             term: Term::new(4),
@@ -312,35 +340,39 @@ pub async fn an_order_leaves_the_record_as_it_is<F: Fixture>(fixture: F) {
             until: Some(WallTime::from_unix_seconds(1_769_882_400)),
         }),
     };
-    let mut changes = Box::pin(holder.watch(created));
-    let ordered = in_time(person.order(created, &record.orders)).await;
-    let seen = next(&mut changes).await;
-    assert_eq!(seen, Ok(read(&holder).await));
+    let mut changes = Box::pin(holder.watch(&created));
+    let ordered = in_time(person.order(&read_by_person, &record.orders)).await;
+    let seen = shown(next(&mut changes).await);
+    assert_eq!(seen, Ok(read(&holder).await.snapshot()));
     let Ok(ordered) = ordered else {
         panic!("not ordered: {ordered:?}");
     };
-    assert_eq!(seen, Ok(Snapshot::new(ordered, Some(record.clone()))));
-    let stale = in_time(person.order(created, &Orders::NONE)).await;
+    assert_eq!(ordered.record.as_ref(), Some(&record));
+    assert_eq!(seen, Ok(ordered.snapshot()));
+    let stale = in_time(person.order(&created, &Orders::NONE)).await;
     assert!(lost(&stale), "{stale:?}");
     record.orders = Orders::NONE;
-    let version = renew(&holder, ordered, &record).await;
+    let renewed = renew(&holder, &ordered, &record).await;
     let found = read(&person).await;
-    assert_eq!((found.version, found.record), (version, Some(record)));
+    assert_eq!(
+        (found.version, found.record),
+        (renewed.version, Some(record))
+    );
 }
 
 /// The watch shows changes by write, edit and deletion, each with the version that a read would give.
 pub async fn the_watch_shows_every_change_in_order<F: Fixture>(fixture: F) {
     let store = fixture.store();
-    let absent = read(&store).await.version;
+    let absent = read(&store).await;
     let watcher = fixture.store();
-    let mut changes = Box::pin(watcher.watch(absent));
-    let mut version = create(&store, &held_by("a", 1, 1)).await;
+    let mut changes = Box::pin(watcher.watch(&absent));
+    let mut last = create(&store, &held_by("a", 1, 1)).await;
     for n in 2..6 {
-        let seen = next(&mut changes).await;
-        assert_eq!(seen, Ok(read(&store).await), "change {n}");
-        version = renew(&store, version, &held_by("a", 1, n)).await;
+        let seen = shown(next(&mut changes).await);
+        assert_eq!(seen, Ok(read(&store).await.snapshot()), "change {n}");
+        last = renew(&store, &last, &held_by("a", 1, n)).await;
     }
-    assert_eq!(next(&mut changes).await.map(|s| s.version), Ok(version));
+    assert_eq!(version(&next(&mut changes).await), Ok(last.version));
     fixture.set_holder(None).await;
     let emptied = next(&mut changes).await;
     assert!(matches!(&emptied, Ok(s) if s.record.as_ref().is_some_and(|r| r.holder.is_none())));
@@ -351,19 +383,20 @@ pub async fn the_watch_shows_every_change_in_order<F: Fixture>(fixture: F) {
         "{deleted:?}"
     );
     let again = create(&store, &held_by("b", 2, 1)).await;
-    assert_eq!(next(&mut changes).await.map(|s| s.version), Ok(again));
+    assert_eq!(version(&next(&mut changes).await), Ok(again.version));
 }
 
 /// A watch that begins at an older version shows what came after it, or ends; it never skips.
 pub async fn the_watch_never_skips<F: Fixture>(fixture: F) {
     let store = fixture.store();
-    let start = read(&store).await.version;
-    let mut written = vec![create(&store, &held_by("a", 1, 1)).await];
+    let start = read(&store).await;
+    let mut last = create(&store, &held_by("a", 1, 1)).await;
+    let mut written = vec![last.version];
     let watcher = fixture.store();
-    let mut changes = Box::pin(watcher.watch(start));
+    let mut changes = Box::pin(watcher.watch(&start));
     for n in 2..30 {
-        let base = *written.last().unwrap_or(&start);
-        written.push(renew(&store, base, &held_by("a", 1, n)).await);
+        last = renew(&store, &last, &held_by("a", 1, n)).await;
+        written.push(last.version);
     }
     let mut seen = Vec::new();
     while seen.len() < written.len() {
@@ -383,58 +416,15 @@ pub async fn thirty_watches_see_a_release<F: Fixture>(fixture: F) {
     let mut watches = Vec::new();
     for _ in 0..30 {
         let store = fixture.store();
-        read(&store).await;
-        watches.push(store.watch(created).boxed());
+        let seen = read(&store).await;
+        assert_eq!(seen.version, created.version);
+        watches.push(store.watch(&seen).boxed());
     }
     let release = released(record);
-    let write = store.write(Base::Version(created), &release, Purpose::Release);
-    let version = in_time(write).await;
+    let written = in_time(store.write(&created, &release, Purpose::Release)).await;
     let seen = join_all(watches.iter_mut().map(next)).await;
-    let versions: BTreeSet<_> = seen
-        .into_iter()
-        .map(|s| s.map(|s| s.version).ok())
-        .collect();
-    assert_eq!(versions, BTreeSet::from([version.ok()]));
-}
-
-/// A store that was set back to a backup is read as it is now and can be written again, by handles that knew more; nothing that is based on what was
-/// lost lands; and a watch that was open ends.
-pub async fn a_store_that_was_set_back_can_be_written_again<F: Fixture>(fixture: F) {
-    let (writer, other) = (fixture.store(), fixture.store());
-    let saved = held_by("a", 1, 1);
-    let base = create(&writer, &saved).await;
-    fixture.back_up().await;
-    let mut lost = base;
-    for n in 2..22 {
-        lost = renew(&writer, lost, &held_by("a", 1, n)).await;
-        read(&other).await;
-    }
-    let mut old_watch = other.watch(lost).boxed();
-    lost = renew(&writer, lost, &held_by("a", 1, 22)).await;
-    assert_eq!(next(&mut old_watch).await.map(|s| s.version), Ok(lost));
-    fixture.set_back().await;
-
-    for store in [&writer, &other] {
-        let found = read(store).await;
-        assert_eq!((found.version, found.record.as_ref()), (base, Some(&saved)));
-        let stale = in_time(store.write(Base::Version(lost), &saved, Purpose::Renew)).await;
-        assert!(self::lost(&stale), "{stale:?}");
-    }
-    let ended = next(&mut old_watch).await;
-    assert!(ended.is_err(), "{ended:?}");
-    let mut changes = other.watch(base).boxed();
-    let mut version = base;
-    for n in 15..18 {
-        for (nth, store) in [&writer, &other].into_iter().enumerate() {
-            let record = held_by("a", 1, 2 * n + nth as u64);
-            read(store).await;
-            let written = renew(store, version, &record).await;
-            assert!(written > version);
-            version = written;
-            let seen = next(&mut changes).await;
-            assert_eq!(seen, Ok(Snapshot::new(version, Some(record))));
-        }
-    }
+    let versions: BTreeSet<_> = seen.iter().map(|seen| version(seen).ok()).collect();
+    assert_eq!(versions, BTreeSet::from([version(&written).ok()]));
 }
 
 /// One test for each promise of a store, on the lease that `$fixture` makes: an `Option`, which may be awaited
@@ -447,11 +437,19 @@ macro_rules! conformance_tests {
         $crate::conformance_tests!($fixture, set_back: $fixture);
     };
     ($fixture:expr, set_back: $own:expr) => {
-        $crate::conformance_tests!($own; a_store_that_was_set_back_can_be_written_again,);
+        $crate::conformance_tests!(
+            $own;
+            a_store_that_was_set_back_can_be_written_again,
+            of_two_states_with_one_version_the_present_one_is_written_back,
+        );
         $crate::conformance_tests!($fixture, alone: $fixture);
     };
     ($fixture:expr, harmed: $own:expr) => {
-        $crate::conformance_tests!($own; a_store_that_was_set_back_can_be_written_again,);
+        $crate::conformance_tests!(
+            $own;
+            a_store_that_was_set_back_can_be_written_again,
+            of_two_states_with_one_version_the_present_one_is_written_back,
+        );
         $crate::conformance_tests!($fixture, alone: $own);
     };
     ($fixture:expr, alone: $own:expr) => {
@@ -472,6 +470,7 @@ macro_rules! conformance_tests {
             a_record_survives_being_written_and_read,
             a_release_is_read_as_one,
             an_order_leaves_the_record_as_it_is,
+            what_others_keep_beside_the_record_survives_a_write,
             the_watch_shows_every_change_in_order,
             the_watch_never_skips,
             thirty_watches_see_a_release,

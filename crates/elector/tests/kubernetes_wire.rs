@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::{Value, json};
-use soloist_elector::core::election::{Answer, Base, Purpose};
+use soloist_elector::core::election::{Answer, Purpose};
 use soloist_elector::core::ids::Version;
 use soloist_elector::kubernetes::{KubernetesStore, Options};
-use soloist_elector::testing::{held_by, in_time};
-use soloist_elector::{LeaseStore, StoreError};
+use soloist_elector::testing::{absent, held_by, in_time};
+use soloist_elector::{LeaseStore, StoreError, Stored};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -72,9 +72,9 @@ impl Server {
         self.log.lock().unwrap().len()
     }
 
-    async fn create(&self) -> Result<Version, StoreError> {
+    async fn create(&self) -> Result<Stored<Value>, StoreError> {
         let record = held_by("a", 1, 1);
-        in_time(self.store.write(Base::Absent, &record, Purpose::Acquire)).await
+        in_time(self.store.write(&absent(), &record, Purpose::Acquire)).await
     }
 }
 
@@ -141,6 +141,11 @@ fn failure(code: u16) -> Reply {
         "message": "no", "reason": "Reason", "details": {"retryAfterSeconds": 1},
     });
     Reply::Status(code, status)
+}
+
+/// Of somebody who has read the lease.
+fn at_version_3() -> Stored<Value> {
+    Stored::missing(Version::new(3))
 }
 
 fn lease(version: &str) -> Value {
@@ -260,7 +265,7 @@ async fn a_watch_begins_where_the_last_read_found_nothing_new() {
     ];
     let server = Server::replying(replies).await;
     let found = in_time(server.store.read()).await.unwrap();
-    let mut changes = Box::pin(server.store.watch(found.version));
+    let mut changes = Box::pin(server.store.watch(&found));
     let change = in_time(changes.next()).await.unwrap().unwrap();
     assert_eq!(change.version, Version::new(901));
     let request = server.log.lock().unwrap()[1].1.clone();
@@ -284,7 +289,7 @@ async fn a_watch_ends_where_it_might_miss_something() {
         Reply::Hangup,
     ] {
         let server = Server::replying(vec![reply]).await;
-        let mut changes = Box::pin(server.store.watch(Version::new(3)));
+        let mut changes = Box::pin(server.store.watch(&at_version_3()));
         assert!(in_time(changes.next()).await.unwrap().is_err());
         assert!(in_time(changes.next()).await.is_none());
         assert_eq!(server.requests(), 1);
@@ -297,7 +302,7 @@ async fn a_watch_that_ends_before_its_time_is_not_resumed_for_the_server_may_com
     let later = Duration::from_millis(1200);
     let replies = vec![Reply::LinesThenEnd(vec![], later), list("2", &[])];
     let server = Server::replying(replies).await;
-    let mut changes = Box::pin(server.store.watch(Version::new(3)));
+    let mut changes = Box::pin(server.store.watch(&at_version_3()));
     assert!(in_time(changes.next()).await.unwrap().is_err());
     assert_eq!(server.requests(), 1);
 }
@@ -312,7 +317,7 @@ async fn a_watch_ends_when_the_server_is_before_what_it_had_told() {
     let lines = vec![changed, bookmark("9"), bookmark("6")];
     let replies = vec![Reply::LinesThenEnd(lines, Duration::from_secs(60))];
     let server = Server::replying(replies).await;
-    let mut changes = Box::pin(server.store.watch(Version::new(3)));
+    let mut changes = Box::pin(server.store.watch(&at_version_3()));
     assert!(in_time(changes.next()).await.unwrap().is_ok());
     let ended = in_time(changes.next()).await.unwrap().unwrap_err();
     assert!(ended.to_string().contains("before 7"), "{ended}");
@@ -332,7 +337,7 @@ async fn a_deletion_has_the_version_of_the_deletion_and_nothing_is_told_twice() 
         event("ADDED", "12"),
     ])])
     .await;
-    let mut changes = Box::pin(server.store.watch(Version::new(3)));
+    let mut changes = Box::pin(server.store.watch(&at_version_3()));
     let mut seen = Vec::new();
     while let Some(Ok(change)) = in_time(changes.next()).await {
         seen.push((change.version.get(), change.record.is_some()));

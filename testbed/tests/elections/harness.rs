@@ -171,6 +171,17 @@ impl Fixture for Cluster {
             .await;
     }
 
+    async fn annotate(&self, text: &str) -> Result<(), &'static str> {
+        self.patch(json!({"metadata": {"annotations": {"note": text}}}))
+            .await;
+        Ok(())
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        let annotations = self.lease().await.metadata.annotations?;
+        annotations.get("note").cloned()
+    }
+
     async fn back_up(&self) {
         self.plane.back_up_etcd().await.unwrap();
     }

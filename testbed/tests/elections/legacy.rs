@@ -9,9 +9,9 @@ use k8s_openapi::serde::de::DeserializeOwned;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Resource as Kind};
 use serde_json::{Value, json};
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::kubernetes::{KubernetesStore, Options, Resource};
-use soloist_elector::testing::{Disturb, Fixture, held_by, in_time};
+use soloist_elector::testing::{Disturb, Fixture, absent, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::{ControlPlane, shared, skip};
 
@@ -121,6 +121,18 @@ impl<K: Object> Fixture for Legacy<K> {
         self.set_record(&record).await;
     }
 
+    async fn annotate(&self, text: &str) -> Result<(), &'static str> {
+        let patch = json!({"metadata": {"annotations": {"note": text}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        self.admin.patch(LEASE, &params, &patch).await.unwrap();
+        Ok(())
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        let object = self.admin.get(LEASE).await.unwrap();
+        object.annotations().get("note").cloned()
+    }
+
     async fn back_up(&self) {
         self.plane.back_up_etcd().await.unwrap();
     }
@@ -163,7 +175,8 @@ async fn the_record_is_written_as_client_go_reads_it() {
     };
     let store = lock.store();
     let record = held_by("a", 1, 1);
-    let write = store.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &record, Purpose::Acquire);
     in_time(write).await.unwrap();
     let written = lock.record().await;
     assert_eq!(written["holderIdentity"], "a");

@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use soloist_elector::core::election::{Base, Purpose};
-use soloist_elector::core::ids::Version;
+use soloist_elector::core::election::Purpose;
 use soloist_elector::kubernetes::KubernetesStore;
-use soloist_elector::testing::{Fixture, held_by, in_time};
-use soloist_elector::{LeaseStore, StoreError, clock};
+use soloist_elector::testing::{Fixture, absent, held_by, in_time};
+use soloist_elector::{LeaseStore, StoreError, Stored, clock};
 
 use crate::harness::{Cluster, Standby, USER, lead};
 
-async fn create(store: &KubernetesStore) -> Version {
+type Lease = Stored<serde_json::Value>;
+
+async fn create(store: &KubernetesStore) -> Lease {
     let record = held_by("a", 1, 1);
-    let write = store.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &record, Purpose::Acquire);
     in_time(write).await.unwrap()
 }
 
-async fn renew(store: &KubernetesStore, base: Version, write: u64) -> Result<Version, StoreError> {
+async fn renew(store: &KubernetesStore, base: &Lease, write: u64) -> Result<Lease, StoreError> {
     let record = held_by("a", 1, write);
-    in_time(store.write(Base::Version(base), &record, Purpose::Renew)).await
+    in_time(store.write(base, &record, Purpose::Renew)).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -33,8 +35,8 @@ async fn what_others_put_into_the_lease_is_kept() {
     let theirs = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}});
     cluster.patch(theirs).await;
     let before = cluster.lease().await;
-    let version = store.read().await.unwrap().version;
-    renew(&store, version, 2).await.unwrap();
+    let found = store.read().await.unwrap();
+    renew(&store, &found, 2).await.unwrap();
     let after = cluster.lease().await;
     assert_eq!(after.metadata.labels, before.metadata.labels);
     assert_eq!(after.metadata.annotations.unwrap()["c"], "d");
@@ -73,9 +75,9 @@ async fn an_update_of_a_deleted_lease_does_not_bring_it_back() {
         return;
     };
     let store = cluster.store_as(USER).await;
-    let version = create(&store).await;
+    let created = create(&store).await;
     cluster.delete().await;
-    let outcome = renew(&store, version, 2).await;
+    let outcome = renew(&store, &created, 2).await;
     assert!(
         matches!(outcome, Err(StoreError::LostRace(_))),
         "{outcome:?}"
@@ -91,13 +93,13 @@ async fn a_watch_that_the_server_ends_is_resumed_without_a_gap() {
     let options = cluster.options(USER, None).watch_seconds(2);
     let watcher = KubernetesStore::connect(options).await.unwrap();
     let store = cluster.store_as(USER).await;
-    let mut version = create(&store).await;
-    let mut changes = Box::pin(watcher.watch(version));
+    let mut last = create(&store).await;
+    let mut changes = Box::pin(watcher.watch(&last));
     for round in 0..3 {
         for n in 0..5 {
-            version = renew(&store, version, round * 5 + n).await.unwrap();
+            last = renew(&store, &last, round * 5 + n).await.unwrap();
             let seen = in_time(changes.next()).await.unwrap().unwrap();
-            assert_eq!(seen.version, version);
+            assert_eq!(seen.version, last.version);
         }
         // Quiet for longer than a watch lasts; whoever does not listen is not told.
         let quiet = clock::sleep(Duration::from_millis(2500));

@@ -9,9 +9,9 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::kubernetes::{Options, PairStore};
-use soloist_elector::testing::{Disturb, Disturbance, Fixture, held_by, in_time};
+use soloist_elector::testing::{Disturb, Disturbance, Fixture, absent, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError};
 use testbed::Account;
 
@@ -73,6 +73,21 @@ impl<K: Object> Fixture for Both<K> {
         self.lease.patch(LEASE, &params, &patch).await.unwrap();
     }
 
+    async fn annotate(&self, text: &str) -> Result<(), &'static str> {
+        self.legacy.annotate(text).await?;
+        let patch = json!({"metadata": {"annotations": {"note": text}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        self.lease.patch(LEASE, &params, &patch).await.unwrap();
+        Ok(())
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        let annotations = self.lease.get(LEASE).await.unwrap().metadata.annotations;
+        let on_lease = annotations?.get("note").cloned();
+        let on_legacy = self.legacy.annotation().await;
+        on_lease.filter(|on_lease| Some(on_lease) == on_legacy.as_ref())
+    }
+
     async fn back_up(&self) {
         self.legacy.back_up().await;
     }
@@ -105,6 +120,7 @@ macro_rules! pair_conformance {
             soloist_elector::conformance_tests!(
                 Both::<$kind>::own().await;
                 a_store_that_was_set_back_can_be_written_again,
+                of_two_states_with_one_version_the_present_one_is_written_back,
             );
             soloist_elector::conformance_tests!(
                 Both::<$kind>::shared().await;
@@ -118,6 +134,7 @@ macro_rules! pair_conformance {
                 a_record_survives_being_written_and_read,
                 a_release_is_read_as_one,
                 an_order_leaves_the_record_as_it_is,
+                what_others_keep_beside_the_record_survives_a_write,
                 the_watch_never_skips,
                 thirty_watches_see_a_release,
                 a_read_shows_what_a_silent_watch_did_not,
@@ -138,21 +155,22 @@ async fn a_renewal_whose_first_answer_is_lost_has_not_landed_and_the_next_one_do
     };
     let (store, disturb) = both.disturbed().await.unwrap();
     let [first, renewal, last] = [1, 2, 3].map(|write| held_by("a", 1, write));
-    let write = store.write(Base::Absent, &first, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &first, Purpose::Acquire);
     let created = in_time(write).await.unwrap();
     disturb(Disturbance::LostAnswers);
-    let renewed = store.write(Base::Version(created), &renewal, Purpose::Renew);
+    let renewed = store.write(&created, &renewal, Purpose::Renew);
     let renewed = tokio::time::timeout(Duration::from_secs(1), renewed).await;
     assert!(renewed.is_err(), "{renewed:?}");
     disturb(Disturbance::None);
     store.abandon_connections();
     let found = in_time(store.read()).await.unwrap();
-    assert!(found.version > created);
-    let shown = found.record.unwrap().signature.unwrap();
+    assert!(found.version > created.version);
+    let shown = found.record.clone().unwrap().signature.unwrap();
     assert_eq!(shown.write.get(), 1, "it reached the old lock only");
-    let next = store.write(Base::Version(found.version), &last, Purpose::Renew);
+    let next = store.write(&found, &last, Purpose::Renew);
     let next = in_time(next).await.unwrap();
-    assert_eq!(in_time(store.read()).await.unwrap().version, next);
+    assert_eq!(in_time(store.read()).await.unwrap().version, next.version);
 }
 
 /// Else whoever knows the old lock only would wait for it again and again.
@@ -182,10 +200,11 @@ async fn a_claim_that_got_the_old_lock_only_is_taken_back() {
         .allow(namespace, Account::User(USER), vec![rule, readable]);
     allowed.await.unwrap();
     let store = both.without_rights().await.unwrap();
-    let absent = in_time(store.read()).await.unwrap();
-    assert_eq!(absent.record, None);
+    let found = in_time(store.read()).await.unwrap();
+    assert_eq!(found.record, None);
     let claim = held_by("a", 1, 1);
-    let write = store.write(Base::Absent, &claim, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &claim, Purpose::Acquire);
     let Err(StoreError::Refused(told)) = in_time(write).await else {
         panic!("not refused");
     };

@@ -9,9 +9,9 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
-use soloist_elector::core::election::{Answer, Base, Purpose};
+use soloist_elector::core::election::{Answer, Purpose};
 use soloist_elector::kubernetes::{KubernetesStore, Options};
-use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::testing::{Fixture, absent, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::Account;
 
@@ -23,7 +23,8 @@ async fn read_error(store: &KubernetesStore) -> StoreError {
 
 async fn create(store: &KubernetesStore) -> Result<(), StoreError> {
     let record = held_by("a", 1, 1);
-    let write = store.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &record, Purpose::Acquire);
     in_time(write).await.map(drop)
 }
 

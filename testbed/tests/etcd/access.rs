@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use futures_util::StreamExt;
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::etcd::{EtcdStore, Login};
-use soloist_elector::testing::{held_by, in_time};
+use soloist_elector::testing::{absent, held_by, in_time};
 use soloist_elector::{LeaseStore, WatchEnded};
 use tempfile::TempDir;
 
@@ -19,20 +19,25 @@ struct Users {
 }
 
 impl Users {
-    /// `me` may read and write the one key, `reader` only read it, `nobody` nothing.
+    /// `me` may read and write the one key, `reader` only read it, `writer` only write it, `nobody` nothing.
     fn new() -> Option<Self> {
         let etcd = Etcd::own(1)?;
         let key = etcd.key();
         {
             let mut cluster = etcd.cluster();
             let order = |words: &[&str]| drop(cluster.etcdctl(words).unwrap());
-            for (role, right) in [("holder", "readwrite"), ("reader", "read")] {
+            for (role, right) in [
+                ("holder", "readwrite"),
+                ("reader", "read"),
+                ("writer", "write"),
+            ] {
                 order(&["role", "add", role]);
                 order(&["role", "grant-permission", role, right, &key]);
             }
             for (user, role) in [
                 ("me", Some("holder")),
                 ("reader", Some("reader")),
+                ("writer", Some("writer")),
                 ("nobody", None),
             ] {
                 order(&["user", "add", &format!("{user}:secret")]);
@@ -66,9 +71,9 @@ async fn who_may_is_served_and_logs_in_again_when_its_token_is_not_known_any_mor
     let store = users.store("me", &users.password());
     in_time(store.may_write()).await.unwrap();
     let record = held_by("a", 1, 1);
-    let written = in_time(store.write(Base::Absent, &record, Purpose::Acquire)).await;
-    let mut version = written.unwrap();
-    let mut changes = store.watch(version).boxed();
+    let written = in_time(store.write(&absent(), &record, Purpose::Acquire)).await;
+    let mut last = written.unwrap();
+    let mut changes = store.watch(&last).boxed();
     // The tokens of all users are forgotten.
     users.etcd.cluster().etcdctl(&["auth", "disable"]).unwrap();
     users
@@ -78,9 +83,8 @@ async fn who_may_is_served_and_logs_in_again_when_its_token_is_not_known_any_mor
         .unwrap();
     for n in 2..4 {
         let record = held_by("a", 1, n);
-        let base = Base::Version(version);
-        let renewed = in_time(store.write(base, &record, Purpose::Renew)).await;
-        version = renewed.unwrap();
+        let renewed = in_time(store.write(&last, &record, Purpose::Renew)).await;
+        last = renewed.unwrap();
     }
     let seen = in_time(changes.next()).await.unwrap();
     assert!(seen.is_ok(), "{seen:?}");
@@ -120,6 +124,14 @@ async fn who_may_not_is_told_what_is_missing() {
     let told = refused(in_time(users.store("me", &missing).read()).await);
     assert!(told.contains("missing cannot be read"), "{told}");
 
+    // A folder, and a file with a line's end only.
+    let told = refused(in_time(users.store("me", users.folder.path()).read()).await);
+    assert!(told.contains("cannot be read"), "{told}");
+    let empty = users.folder.path().join("empty");
+    std::fs::write(&empty, "\r\n").unwrap();
+    let told = refused(in_time(users.store("me", &empty).read()).await);
+    assert!(told.contains("empty is empty"), "{told}");
+
     let key = users.etcd.key();
     let grant = format!("grant-permission ROLE readwrite '{key}'");
     let nobody = users.store("nobody", &password);
@@ -128,20 +140,30 @@ async fn who_may_not_is_told_what_is_missing() {
         told.contains("the user nobody may not read") && told.contains(&grant),
         "{told}"
     );
+    // Watching needs the right to read; etcd knows no other.
+    let writer = users.store("writer", &password);
+    let told = refused(in_time(writer.read()).await);
+    assert!(
+        told.contains("the user writer may not read") && told.contains(&grant),
+        "{told}"
+    );
+    let ended = in_time(writer.watch(&absent()).boxed().next()).await;
+    let Some(Err(WatchEnded::Refused(told))) = ended else {
+        panic!("{ended:?}");
+    };
+    assert!(told.to_string().contains(&grant), "{told}");
     let reader = users.store("reader", &password);
     let found = in_time(reader.read()).await.unwrap();
     for told in [
         refused(in_time(reader.may_write()).await),
-        refused(in_time(reader.write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)).await),
+        refused(in_time(reader.write(&absent(), &held_by("a", 1, 1), Purpose::Acquire)).await),
     ] {
         assert!(
             told.contains("the user reader may not write") && told.contains(&grant),
             "{told}"
         );
     }
-    let ended = in_time(nobody.watch(found.version).boxed().next())
-        .await
-        .unwrap();
+    let ended = in_time(nobody.watch(&found).boxed().next()).await.unwrap();
     let Err(WatchEnded::Refused(told)) = ended else {
         panic!("{ended:?}");
     };

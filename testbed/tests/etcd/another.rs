@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use soloist_elector::core::election::{Base, Purpose};
-use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::core::election::Purpose;
+use soloist_elector::testing::{Fixture, absent, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 
 use crate::harness::Etcd;
@@ -16,9 +16,10 @@ async fn another_cluster_is_believed_when_what_was_promised_in_the_former_one_is
     let store = etcd.store();
     let mut record = held_by("a", 1, 1);
     record.duration_seconds = Some(6);
-    let created = store.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let created = store.write(&missing, &record, Purpose::Acquire);
     let created = in_time(created).await.unwrap();
-    let mut changes = store.watch(created).boxed();
+    let mut changes = store.watch(&created).boxed();
     etcd.cluster().save().unwrap();
     etcd.cluster().restore_as_another().unwrap();
 
@@ -29,7 +30,7 @@ async fn another_cluster_is_believed_when_what_was_promised_in_the_former_one_is
     assert!(told.contains("belongs to the cluster"), "{told}");
     let ended = in_time(changes.next()).await.unwrap();
     assert!(ended.is_err(), "{ended:?}");
-    let ended = in_time(store.watch(created).boxed().next()).await.unwrap();
+    let ended = in_time(store.watch(&created).boxed().next()).await.unwrap();
     assert!(
         ended
             .unwrap_err()

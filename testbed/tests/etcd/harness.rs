@@ -163,6 +163,17 @@ impl Fixture for Etcd {
         self.put(&record.to_string());
     }
 
+    async fn annotate(&self, text: &str) -> Result<(), &'static str> {
+        let mut record = self.json();
+        record["note"] = json!(text);
+        self.put(&record.to_string());
+        Ok(())
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        Some(self.json()["note"].as_str()?.to_owned())
+    }
+
     async fn back_up(&self) {
         self.cluster().save().unwrap();
     }

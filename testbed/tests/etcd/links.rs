@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use soloist_elector::core::election::{Base, Purpose};
-use soloist_elector::testing::{Fixture, held_by, in_time};
+use soloist_elector::core::election::Purpose;
+use soloist_elector::testing::{Fixture, absent, held_by, in_time};
 use soloist_elector::{LeaseStore, StoreError, clock};
 use testbed::{Direction, Link};
 
@@ -20,17 +20,18 @@ async fn a_write_whose_answer_is_lost_has_landed_and_the_next_request_takes_anot
     let Some(etcd) = Etcd::shared() else { return };
     let link = link(&etcd);
     let store = etcd.store_at(&link.address().to_string());
-    let absent = in_time(store.read()).await.unwrap();
+    let before = in_time(store.read()).await.unwrap();
     link.swallow(Direction::ToClient).unwrap();
     let record = held_by("a", 1, 1);
-    let write = store.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let write = store.write(&missing, &record, Purpose::Acquire);
     let unanswered = tokio::time::timeout(Duration::from_millis(500), write).await;
     assert!(unanswered.is_err());
     store.abandon_connections();
     link.heal().unwrap();
     let found = in_time(store.read()).await.unwrap();
     assert_eq!(found.record, Some(record));
-    assert!(found.version > absent.version);
+    assert!(found.version > before.version);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,11 +39,12 @@ async fn a_watch_that_dies_in_silence_ends() {
     let Some(etcd) = Etcd::shared() else { return };
     let link = link(&etcd);
     let store = etcd.store_at(&link.address().to_string());
-    let absent = in_time(store.read()).await.unwrap();
-    let mut changes = store.watch(absent.version).boxed();
+    let before = in_time(store.read()).await.unwrap();
+    let mut changes = store.watch(&before).boxed();
     let writer = etcd.store();
     let record = held_by("a", 1, 1);
-    let written = writer.write(Base::Absent, &record, Purpose::Acquire);
+    let missing = absent();
+    let written = writer.write(&missing, &record, Purpose::Acquire);
     in_time(written).await.unwrap();
     in_time(changes.next()).await.unwrap().unwrap();
     link.swallow(Direction::Both).unwrap();
@@ -57,10 +59,10 @@ async fn who_cannot_be_reached_had_certainly_no_effect() {
     in_time(store.read()).await.unwrap();
     link.cut().unwrap();
     let record = held_by("a", 1, 1);
-    let told = store.write(Base::Absent, &record, Purpose::Acquire).await;
+    let told = store.write(&absent(), &record, Purpose::Acquire).await;
     // The first may still have met the old connection.
     let told = match told {
-        Err(StoreError::Unknown(_)) => store.write(Base::Absent, &record, Purpose::Acquire).await,
+        Err(StoreError::Unknown(_)) => store.write(&absent(), &record, Purpose::Acquire).await,
         told => told,
     };
     let Err(StoreError::Unavailable(told)) = told else {

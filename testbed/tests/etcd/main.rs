@@ -11,4 +11,6 @@ mod conformance;
 mod faults;
 mod harness;
 mod links;
+mod lone;
+mod strangers;
 mod watches;

@@ -4,23 +4,23 @@
 //! without a child, gives its [`StoreCommand`]s to [`StoreCarrier::carry`] and feeds it what
 //! [`StoreCarrier::next`] brings. Nothing is decided here, and nothing tried again.
 
+mod way;
+
 use std::collections::VecDeque;
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt};
-use soloist_core::election::{Answer, Base, Purpose, StoreCommand};
-use soloist_core::ids::{OpId, Version, WatchId};
-use soloist_core::record::{Record, Snapshot};
+use soloist_core::election::{Answer, Purpose, StoreCommand};
+use soloist_core::ids::{OpId, WatchId};
+use soloist_core::record::Snapshot;
 use soloist_core::time::{Human, Moment};
 use tracing::{debug, trace};
 
 use crate::clock;
 use crate::store::{LeaseStore, StoreError, WatchEnded};
+use way::{Store, Way};
 
 /// What came of a command, and of which.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,24 +92,21 @@ impl From<Purpose> for RequestKind {
 
 /// One replica's requests to one store, and its watch.
 pub struct StoreCarrier {
-    store: Arc<dyn Store>,
+    store: Box<dyn Store>,
     /// After which the election gives a request up; for people.
     attempt_limit: Duration,
     request: Option<Request>,
-    watch: Option<(WatchId, Changes)>,
+    watch: Option<WatchId>,
     /// What has come and was not fetched yet.
     come: VecDeque<Arrival>,
 }
 
+#[derive(Clone, Copy, Debug)]
 struct Request {
     op: OpId,
     kind: RequestKind,
     sent: Moment,
-    answer: Answering,
 }
-
-type Answering = Pin<Box<dyn Future<Output = Result<Answer, StoreError>> + Send>>;
-type Changes = Pin<Box<dyn Stream<Item = Result<Snapshot, WatchEnded>> + Send>>;
 
 impl StoreCarrier {
     /// How often a request is polled until it can be taken to be on its way: the HTTP client hands it from the caller to
@@ -119,7 +116,7 @@ impl StoreCarrier {
     /// A carrier to this store.
     pub fn new(store: impl LeaseStore, attempt_limit: Duration) -> Self {
         Self {
-            store: Arc::new(store),
+            store: Box::new(Way::to(store)),
             attempt_limit,
             request: None,
             watch: None,
@@ -131,8 +128,8 @@ impl StoreCarrier {
     pub fn carry(&mut self, command: StoreCommand) {
         match command {
             StoreCommand::Read { op } => {
-                let answer = Arc::clone(&self.store).read();
-                self.send(op, RequestKind::Read, answer);
+                self.store.read();
+                self.sent(op, RequestKind::Read);
             }
             StoreCommand::Write {
                 op,
@@ -140,14 +137,13 @@ impl StoreCarrier {
                 record,
                 purpose,
             } => {
-                let answer = Arc::clone(&self.store).write(base, record, purpose);
-                self.send(op, purpose.into(), answer);
+                self.store.write(base, record, purpose);
+                self.sent(op, purpose.into());
             }
             StoreCommand::Abandon { op } => self.abandon(op),
             StoreCommand::Watch { watch, after } => {
-                // The old one first: it may hold what the new one needs.
-                self.watch = None;
-                self.watch = Some((watch, self.store.watch(after)));
+                self.store.watch(after);
+                self.watch = Some(watch);
             }
         }
     }
@@ -183,23 +179,18 @@ impl StoreCarrier {
         }
     }
 
-    fn send(&mut self, op: OpId, kind: RequestKind, answer: Answering) {
+    fn sent(&mut self, op: OpId, kind: RequestKind) {
         trace!(request = kind.as_str(), "sending");
-        self.request = Some(Request {
-            op,
-            kind,
-            sent: clock::now(),
-            answer,
-        });
+        let sent = clock::now();
+        self.request = Some(Request { op, kind, sent });
     }
 
     fn abandon(&mut self, op: OpId) {
-        let Some(given_up) = self.request.take_if(|request| request.op == op) else {
+        let Some(Request { kind, sent, .. }) = self.request.take_if(|request| request.op == op)
+        else {
             return;
         };
-        let (kind, sent) = (given_up.kind, given_up.sent);
-        drop(given_up);
-        self.store.abandon_connections();
+        self.store.abandon();
         let error = StoreError::Unknown(format!(
             "no answer within {} from the {}",
             Human(self.attempt_limit),
@@ -226,14 +217,13 @@ impl StoreCarrier {
     }
 
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Arrival> {
-        let Some(request) = &mut self.request else {
+        let Some(Request { op, kind, sent }) = self.request else {
             return Poll::Pending;
         };
-        let Poll::Ready(answer) = request.answer.as_mut().poll(context) else {
+        let Poll::Ready(answer) = self.store.poll_answer(context) else {
             return Poll::Pending;
         };
-        let (op, kind) = (request.op, request.kind);
-        let took = clock::now().since(request.sent);
+        let took = clock::now().since(sent);
         self.request = None;
         let (answer, error) = match answer {
             Ok(Answer::Read(snapshot)) => (Answer::Read(stamped(snapshot)), None),
@@ -253,11 +243,10 @@ impl StoreCarrier {
     }
 
     fn poll_watch(&mut self, context: &mut Context<'_>) -> Poll<Arrival> {
-        let Some((watch, changes)) = &mut self.watch else {
+        let Some(watch) = self.watch else {
             return Poll::Pending;
         };
-        let watch = *watch;
-        let Poll::Ready(change) = changes.poll_next_unpin(context) else {
+        let Poll::Ready(change) = self.store.poll_change(context) else {
             return Poll::Pending;
         };
         Poll::Ready(match change {
@@ -284,42 +273,8 @@ impl fmt::Debug for StoreCarrier {
         f.debug_struct("StoreCarrier")
             .field("store", &self.store.describe())
             .field("request", &self.request.as_ref().map(|request| request.op))
-            .field("watch", &self.watch.as_ref().map(|(watch, _)| watch))
+            .field("watch", &self.watch)
             .finish_non_exhaustive()
-    }
-}
-
-/// Any [`LeaseStore`].
-trait Store: Send + Sync {
-    fn read(self: Arc<Self>) -> Answering;
-    fn write(self: Arc<Self>, base: Base, record: Record, purpose: Purpose) -> Answering;
-    fn watch(&self, after: Version) -> Changes;
-    fn abandon_connections(&self);
-    fn describe(&self) -> String;
-}
-
-impl<S: LeaseStore> Store for S {
-    fn read(self: Arc<Self>) -> Answering {
-        Box::pin(async move { LeaseStore::read(&*self).await.map(Answer::Read) })
-    }
-
-    fn write(self: Arc<Self>, base: Base, record: Record, purpose: Purpose) -> Answering {
-        Box::pin(async move {
-            let written = LeaseStore::write(&*self, base, &record, purpose);
-            written.await.map(Answer::Written)
-        })
-    }
-
-    fn watch(&self, after: Version) -> Changes {
-        Box::pin(LeaseStore::watch(self, after))
-    }
-
-    fn abandon_connections(&self) {
-        LeaseStore::abandon_connections(self);
-    }
-
-    fn describe(&self) -> String {
-        LeaseStore::describe(self)
     }
 }
 

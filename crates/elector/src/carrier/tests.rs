@@ -1,7 +1,9 @@
 use super::*;
 use crate::memory::{Faults, MemoryStore};
 use crate::testing::in_time;
-use soloist_core::ids::Identity;
+use soloist_core::election::Base;
+use soloist_core::ids::{Identity, Version};
+use soloist_core::record::Record;
 
 fn carrier(store: &MemoryStore) -> StoreCarrier {
     StoreCarrier::new(store.clone(), Duration::from_secs(1))
@@ -32,6 +34,14 @@ fn watch(id: u64, after: u64) -> StoreCommand {
         watch: WatchId::new(id),
         after: Version::new(after),
     }
+}
+
+/// Reads the lease first, as an election does.
+async fn carrier_of_a_reader(store: &MemoryStore) -> StoreCarrier {
+    let mut carrier = carrier(store);
+    carrier.carry(read(0));
+    assert_eq!(answer(&mut carrier).await.0, 0);
+    carrier
 }
 
 /// Which request has ended how.
@@ -97,7 +107,7 @@ async fn a_request_that_is_given_up_is_told_once_and_its_answer_never_comes() {
 #[tokio::test]
 async fn a_new_watch_takes_the_place_of_the_old_one() {
     let store = MemoryStore::new();
-    let mut carrier = carrier(&store);
+    let mut carrier = carrier_of_a_reader(&store).await;
     carrier.carry(watch(1, 1));
     carrier.carry(write(1, Base::Absent));
     assert_eq!(answer(&mut carrier).await.0, 1);
@@ -109,7 +119,7 @@ async fn a_new_watch_takes_the_place_of_the_old_one() {
 #[tokio::test]
 async fn a_watch_that_ends_is_told_with_its_reason_and_is_over() {
     let store = MemoryStore::new();
-    let mut carrier = carrier(&store);
+    let mut carrier = carrier_of_a_reader(&store).await;
     carrier.carry(watch(7, 1));
     store.break_watches();
     let ended = in_time(carrier.next()).await;
@@ -124,7 +134,7 @@ async fn a_watch_that_ends_is_told_with_its_reason_and_is_over() {
 #[tokio::test]
 async fn an_answer_does_not_wait_behind_a_busy_watch() {
     let store = MemoryStore::new();
-    let mut carrier = carrier(&store);
+    let mut carrier = carrier_of_a_reader(&store).await;
     for _ in 0..1000 {
         store.delete();
     }
@@ -145,4 +155,15 @@ async fn what_is_handed_on_has_left_before_its_answer_is_asked_for() {
     carrier.hand_on().await;
     assert_eq!(store.current().version, Version::new(2));
     assert_eq!(answer(&mut carrier).await.0, 1);
+}
+
+#[tokio::test]
+async fn what_was_never_told_can_be_neither_watched_nor_written_over() {
+    let mut carrier = carrier(&MemoryStore::new());
+    carrier.carry(watch(1, 7));
+    let ended = in_time(carrier.next()).await;
+    assert!(matches!(ended, Arrival::WatchEnded { .. }), "{ended:?}");
+    carrier.carry(write(1, Base::Version(Version::new(7))));
+    let lost = (1, RequestKind::Acquire, Answer::LostRace);
+    assert_eq!(answer(&mut carrier).await, lost);
 }

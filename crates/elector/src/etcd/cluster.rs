@@ -17,6 +17,8 @@ pub(super) struct Cluster {
     id: Option<u64>,
     /// The highest that a linearizable answer has shown.
     revision: i64,
+    /// The longest that a record of this cluster has promised its holder.
+    promised: Duration,
     /// Another cluster has answered, and nobody of the known one since.
     other: Option<(u64, Moment)>,
 }
@@ -25,6 +27,11 @@ impl Cluster {
     /// To be asked before a request is sent: no answer to it can be older.
     pub(super) const fn revision(&self) -> i64 {
         self.revision
+    }
+
+    /// A record of it promises this to its holder.
+    pub(super) fn show(&mut self, promise: Duration) {
+        self.promised = self.promised.max(promise);
     }
 
     /// Whether it is the known one, for what shows no linearizable revision.
@@ -40,7 +47,6 @@ impl Cluster {
         &mut self,
         header: ResponseHeader,
         at_least: i64,
-        promised: Duration,
         now: Moment,
     ) -> Result<(), String> {
         let ResponseHeader {
@@ -50,8 +56,9 @@ impl Cluster {
         } = header;
         match self.id {
             Some(known) if known != cluster_id => {
-                self.hear_another(known, cluster_id, promised, now)?;
+                self.hear_another(known, cluster_id, now)?;
                 self.revision = revision;
+                self.promised = Duration::ZERO;
             }
             _ => {
                 if revision < at_least {
@@ -68,16 +75,10 @@ impl Cluster {
         Ok(())
     }
 
-    fn hear_another(
-        &mut self,
-        known: u64,
-        id: u64,
-        promised: Duration,
-        now: Moment,
-    ) -> Result<(), String> {
+    fn hear_another(&mut self, known: u64, id: u64, now: Moment) -> Result<(), String> {
         let until = match self.other {
             Some((other, until)) if other == id => until,
-            _ => now + promised,
+            _ => now + self.promised,
         };
         self.other = Some((id, until));
         if now >= until {
@@ -113,41 +114,40 @@ mod tests {
     #[test]
     fn another_cluster_is_believed_when_the_former_ones_promise_is_over() {
         let mut cluster = Cluster::default();
-        cluster.hear(header(1, 9), 0, PROMISED, at(0)).unwrap();
-        let told = cluster.hear(header(2, 900), 9, PROMISED, at(10));
+        cluster.show(PROMISED);
+        cluster.show(Duration::from_secs(2));
+        cluster.hear(header(1, 9), 0, at(0)).unwrap();
+        let told = cluster.hear(header(2, 900), 9, at(10));
         assert!(told.unwrap_err().contains("for 15s"));
-        assert!(cluster.hear(header(2, 901), 9, PROMISED, at(24)).is_err());
+        assert!(cluster.hear(header(2, 901), 9, at(24)).is_err());
         assert!(cluster.is(1) && !cluster.is(2));
-        cluster.hear(header(2, 902), 9, PROMISED, at(25)).unwrap();
+        cluster.hear(header(2, 902), 9, at(25)).unwrap();
         assert!(cluster.is(2) && cluster.revision() == 902);
     }
 
     #[test]
     fn a_member_of_another_cluster_among_ours_is_never_believed() {
         let mut cluster = Cluster::default();
+        cluster.show(PROMISED);
         for second in [0, 10, 20, 30, 40] {
-            cluster.hear(header(1, 9), 9, PROMISED, at(second)).unwrap();
-            assert!(
-                cluster
-                    .hear(header(2, 900), 9, PROMISED, at(second + 5))
-                    .is_err()
-            );
+            cluster.hear(header(1, 9), 9, at(second)).unwrap();
+            assert!(cluster.hear(header(2, 900), 9, at(second + 5)).is_err());
         }
     }
 
     #[test]
     fn a_revision_that_shrank_is_told_and_believed() {
         let mut cluster = Cluster::default();
-        cluster.hear(header(1, 9), 0, PROMISED, at(0)).unwrap();
-        cluster.hear(header(1, 5), 9, PROMISED, at(1)).unwrap();
+        cluster.hear(header(1, 9), 0, at(0)).unwrap();
+        cluster.hear(header(1, 5), 9, at(1)).unwrap();
         assert_eq!(cluster.revision(), 5);
     }
 
     #[test]
     fn an_answer_that_was_overtaken_by_another_is_no_step_back() {
         let mut cluster = Cluster::default();
-        cluster.hear(header(1, 9), 0, PROMISED, at(0)).unwrap();
-        cluster.hear(header(1, 8), 7, PROMISED, at(0)).unwrap();
+        cluster.hear(header(1, 9), 0, at(0)).unwrap();
+        cluster.hear(header(1, 8), 7, at(0)).unwrap();
         assert_eq!(cluster.revision(), 9);
     }
 }

@@ -21,6 +21,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::greeting;
 use super::options::{Endpoint, Tls};
 use super::tls;
 use crate::causes::find;
@@ -62,8 +63,7 @@ impl Connection {
                 }
             }
         });
-        let silent = |_| DialError::Unreachable(io::ErrorKind::TimedOut.into());
-        dialled.await.map_err(silent)?
+        dialled.await.map_err(|_| DialError::Silent)?
     }
 
     async fn greet<S>(
@@ -79,6 +79,7 @@ impl Connection {
         let origin = origin
             .parse()
             .map_err(|error| DialError::Unreachable(io::Error::other(error)))?;
+        let (stream, greeting) = greeting::listen(stream);
         let greeted = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(PING_EVERY)
@@ -92,12 +93,14 @@ impl Connection {
                 tracing::debug!(%error, "a connection to etcd ended");
             }
         });
-        Ok(Self {
+        let connection = Self {
             sender,
             origin,
             endpoint: number,
             task: task.abort_handle(),
-        })
+        };
+        greeting.of_an_http2_server().await?;
+        Ok(connection)
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -197,8 +200,19 @@ pub(super) fn was_not_sent(status: &Status) -> bool {
 pub(super) enum DialError {
     #[error(transparent)]
     Unreachable(io::Error),
+    #[error("it says nothing for {}", soloist_core::time::Human(DIALLING))]
+    Silent,
     #[error("it does not speak HTTP/2")]
     Greeting(#[source] hyper::Error),
+    #[error("it closes the connection without a word; if it wants TLS, give --etcd-ca")]
+    Closed,
+    #[error(
+        "it closes the connection instead of a TLS handshake; if this etcd has no TLS, leave --etcd-ca away"
+    )]
+    NoTls,
+    /// It is no etcd, and will not become one.
+    #[error("{0}")]
+    Stranger(String),
     /// Certificates that do not fit, or cannot be read: this will not go away by itself.
     #[error("{0}")]
     Tls(String),

@@ -40,14 +40,24 @@ impl Asked<'_> {
             let _ = write!(text, "{separator}{endpoint}: {}", chain(failure));
         }
         let is_tls = |(_, failure): &(usize, DialError)| matches!(failure, DialError::Tls(_));
-        match failures.iter().all(is_tls) {
-            true => StoreError::refused(
+        let is_stranger =
+            |(_, failure): &(usize, DialError)| matches!(failure, DialError::Stranger(_));
+        if failures.iter().all(is_tls) {
+            return StoreError::refused(
                 format!("no member of the etcd can be trusted, or none trusts us. {text}"),
                 self.place.clone(),
                 "Look at --etcd-ca, --etcd-cert and --etcd-key, and at the certificates of the members",
-            ),
-            false => StoreError::Unavailable(format!("cannot reach the etcd: {text}")),
+            );
         }
+        if failures.iter().all(|f| is_tls(f) || is_stranger(f)) {
+            return StoreError::refused(
+                format!("nobody who speaks as an etcd does is there. {text}"),
+                self.place.clone(),
+                "Check the addresses: of each member the one for clients, with port 2379 unless it was changed. With --etcd-ca there is TLS, \
+                 without it there is none",
+            );
+        }
+        StoreError::Unavailable(format!("cannot reach the etcd: {text}"))
     }
 
     fn answered(&self, endpoint: usize, status: &Status) -> StoreError {
@@ -57,7 +67,7 @@ impl Asked<'_> {
             && let Some(files) = &self.members.tls
         {
             return StoreError::refused(
-                format!("{member}: {}", tls::in_words(alert, files)),
+                format!("{member}: {}", tls::in_words(alert, files, &member.host)),
                 self.place.clone(),
                 "Look at --etcd-cert and --etcd-key, and at what the members trust",
             );
@@ -79,6 +89,17 @@ impl Asked<'_> {
                 reason: format!("the etcd {member} has too much to do: {said}"),
                 wait: BREATHER,
             })),
+            (Code::Unavailable, LEARNER) => StoreError::Unavailable(format!(
+                "the etcd {member} is a learner, which serves nobody yet: leave it out of the addresses until it votes"
+            )),
+            (Code::InvalidArgument, TOO_LARGE) => StoreError::refused(
+                format!(
+                    "the value of the key {:?} has grown too large: {said}",
+                    self.key
+                ),
+                self.place.clone(),
+                "Take out of it what is not soloist's, or delete the key while nobody leads",
+            ),
             (Code::PermissionDenied, _) => self.missing_right(said),
             (Code::InvalidArgument, NO_USER) => StoreError::refused(
                 format!("the etcd {member} wants to know who we are: {said}"),
@@ -136,6 +157,8 @@ impl Asked<'_> {
 
 const NO_LEADER: &str = "etcdserver: no leader";
 const NO_SPACE: &str = "etcdserver: mvcc: database space exceeded";
+const LEARNER: &str = "etcdserver: rpc not supported for learner";
+const TOO_LARGE: &str = "etcdserver: request is too large";
 const NO_USER: &str = "etcdserver: user name is empty";
 const OLD_TOKENS: [&str; 2] = [
     "etcdserver: invalid auth token",
@@ -155,6 +178,12 @@ pub(super) fn is_an_answer(status: &Status) -> bool {
                     | Code::FailedPrecondition
                     | Code::Unauthenticated
             )
+}
+
+/// What is refused before it is looked at.
+pub(super) fn empty_password(path: &Path) -> Status {
+    let path = path.display();
+    Status::failed_precondition(format!("the password file {path} is empty"))
 }
 
 pub(super) fn is_an_old_token(status: &Status) -> bool {

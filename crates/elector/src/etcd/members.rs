@@ -163,13 +163,15 @@ impl Members {
         let reading = apart(move || {
             let password = std::fs::read_to_string(&login.password_file);
             let unreadable = |error| failure::no_password(&login.password_file, &error);
-            Ok::<_, Status>(AuthenticateRequest {
-                name: login.user,
-                password: password
-                    .map_err(unreadable)?
-                    .trim_end_matches(['\r', '\n'])
-                    .to_owned(),
-            })
+            let password = password.map_err(unreadable)?;
+            let password = password.trim_end_matches(['\r', '\n']).to_owned();
+            match password.is_empty() {
+                true => Err(failure::empty_password(&login.password_file)),
+                false => Ok::<_, Status>(AuthenticateRequest {
+                    name: login.user,
+                    password,
+                }),
+            }
         });
         let question = reading
             .await

@@ -15,6 +15,7 @@
 mod cluster;
 mod connection;
 mod failure;
+mod greeting;
 mod members;
 mod messages;
 mod options;
@@ -23,19 +24,17 @@ mod tls;
 mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::Stream;
-use soloist_core::election::{Base, Purpose};
+use soloist_core::election::Purpose;
 use soloist_core::ids::Version;
 use soloist_core::orders::Orders;
-use soloist_core::record::{Record, Snapshot};
+use soloist_core::record::Record;
 use soloist_core::timings::{Preset, Timings};
 
 use crate::clock;
 use crate::form::Form;
-use crate::seen::Seen;
-use crate::store::{LeaseStore, StoreError, WatchEnded};
+use crate::store::{LeaseStore, StoreError, Stored, WatchEnded};
 use cluster::Cluster;
 use failure::Asked;
 use members::Members;
@@ -58,8 +57,6 @@ struct Inner {
     members: Members,
     key: String,
     place: String,
-    /// The records, with what is not ours in them.
-    seen: Mutex<Seen<Form>>,
     cluster: Mutex<Cluster>,
 }
 
@@ -74,7 +71,6 @@ impl EtcdStore {
                 members: Members::new(options),
                 key,
                 place,
-                seen: Mutex::default(),
                 cluster: Mutex::default(),
             }),
         }
@@ -94,7 +90,7 @@ impl EtcdStore {
     /// As a write.
     pub async fn may_write(&self) -> Result<(), StoreError> {
         // etcd asks for the rights of both branches, and no key is at this revision.
-        let never = Base::Version(Version::new(i64::MAX.unsigned_abs()));
+        let never = Some(Version::new(i64::MAX.unsigned_abs()));
         match self.inner.send(never, Form::default()).await {
             Ok(_) | Err(StoreError::LostRace(_)) => Ok(()),
             Err(error) => Err(error),
@@ -112,30 +108,14 @@ impl Inner {
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen<Form>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn cluster(&self) -> MutexGuard<'_, Cluster> {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How long somebody may still believe in a record that was seen here.
-    fn promised(&self) -> Duration {
-        // For records that do not say it themselves.
-        let usual = Timings::preset(Preset::LowLoad).lease();
-        let seen = self.seen();
-        let promises = seen.states().map(|form| form.record().promise(usual));
-        promises.max().unwrap_or(Duration::ZERO)
     }
 
     /// Whose answer this is.
     fn hear(&self, header: Option<ResponseHeader>, at_least: i64) -> Result<Version, String> {
         let header = header.ok_or("it has no header")?;
-        let promised = self.promised();
-        let heard = self
-            .cluster()
-            .hear(header, at_least, promised, clock::now());
+        let heard = self.cluster().hear(header, at_least, clock::now());
         if heard.is_err() {
             self.members.leave_present();
         }
@@ -155,55 +135,22 @@ impl Inner {
         Ok((store, answer.kvs.pop()))
     }
 
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        let (store, found) = self.range().await?;
-        let snapshot = match found {
-            None => Ok(Snapshot::new(store, None)),
-            Some(found) => self.remember(&found),
-        };
-        let snapshot = snapshot.map_err(|reason| self.asked(false).not_understood(&reason))?;
-        self.seen().was_read(snapshot.version, store);
-        Ok(snapshot)
-    }
-
     /// What was found is what a write sends back.
-    fn remember(&self, found: &KeyValue) -> Result<Snapshot, String> {
-        let version = version(found.mod_revision)?;
+    fn stored(&self, found: &KeyValue) -> Result<Stored<Form>, String> {
         let form = Form::parse(&found.value)?;
+        Ok(self.stored_as(version(found.mod_revision)?, form))
+    }
+
+    fn stored_as(&self, version: Version, form: Form) -> Stored<Form> {
         let record = form.record();
-        self.seen().remember(version, form);
-        Ok(Snapshot::new(version, Some(record)))
+        // For records that do not say it themselves.
+        let usual = Timings::preset(Preset::LowLoad).lease();
+        self.cluster().show(record.promise(usual));
+        Stored::present(version, record, form)
     }
 
-    fn seen_at(&self, version: Version) -> Result<Form, StoreError> {
-        self.seen().at(version).ok_or_else(|| {
-            StoreError::LostRace(format!(
-                "version {version} has not been seen here, so it must be read first"
-            ))
-        })
-    }
-
-    async fn write(
-        &self,
-        base: Base,
-        record: &Record,
-        purpose: Purpose,
-    ) -> Result<Version, StoreError> {
-        let mut form = match base {
-            Base::Absent => Form::default(),
-            Base::Version(version) => self.seen_at(version)?,
-        };
-        form.set(record, purpose);
-        self.send(base, form).await
-    }
-
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
-        let mut form = self.seen_at(base)?;
-        form.set_orders(orders);
-        self.send(Base::Version(base), form).await
-    }
-
-    async fn send(&self, base: Base, form: Form) -> Result<Version, StoreError> {
+    /// Writes it if the key still has this version, or still is not there.
+    async fn send(&self, base: Option<Version>, form: Form) -> Result<Stored<Form>, StoreError> {
         let asked = self.asked(true);
         let transaction = self.transaction(base, form.to_bytes())?;
         let at_least = self.cluster().revision();
@@ -213,8 +160,7 @@ impl Inner {
             .hear(answer.header, at_least)
             .map_err(StoreError::Unknown)?;
         if answer.succeeded {
-            self.seen().remember(store, form);
-            return Ok(store);
+            return Ok(self.stored_as(store, form));
         }
         let found = answer
             .responses
@@ -227,11 +173,11 @@ impl Inner {
         }))
     }
 
-    fn transaction(&self, base: Base, value: Vec<u8>) -> Result<TxnRequest, StoreError> {
+    fn transaction(&self, base: Option<Version>, value: Vec<u8>) -> Result<TxnRequest, StoreError> {
         let key = || self.key.clone().into_bytes();
         let (target, compared) = match base {
-            Base::Absent => (CompareTarget::Create, Compared::CreateRevision(0)),
-            Base::Version(version) => {
+            None => (CompareTarget::Create, Compared::CreateRevision(0)),
+            Some(version) => {
                 let revision = i64::try_from(version.get());
                 let revision =
                     revision.map_err(|_| StoreError::LostRace("no revision is so high".into()))?;
@@ -266,28 +212,46 @@ fn version(revision: i64) -> Result<Version, String> {
 }
 
 impl LeaseStore for EtcdStore {
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.inner.read().await
+    /// The value, with what is not ours in it.
+    type Carried = Form;
+
+    async fn read(&self) -> Result<Stored<Form>, StoreError> {
+        let (store, found) = self.inner.range().await?;
+        let Some(found) = found else {
+            return Ok(Stored::missing(store));
+        };
+        let stored = self.inner.stored(&found);
+        let stored = stored.map_err(|reason| self.inner.asked(false).not_understood(&reason))?;
+        Ok(stored.still_at(store))
     }
 
     async fn write(
         &self,
-        base: Base,
+        base: &Stored<Form>,
         record: &Record,
         purpose: Purpose,
-    ) -> Result<Version, StoreError> {
-        self.inner.write(base, record, purpose).await
+    ) -> Result<Stored<Form>, StoreError> {
+        let mut form = base.carried.clone();
+        form.set(record, purpose);
+        let version = base.record.as_ref().map(|_| base.version);
+        self.inner.send(version, form).await
     }
 
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
-        self.inner.order(base, orders).await
+    async fn order(
+        &self,
+        base: &Stored<Form>,
+        orders: &Orders,
+    ) -> Result<Stored<Form>, StoreError> {
+        let mut form = base.carried.clone();
+        form.set_orders(orders);
+        self.inner.send(Some(base.version), form).await
     }
 
     fn watch(
         &self,
-        after: Version,
-    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-        watch::changes(Arc::clone(&self.inner), after)
+        after: &Stored<Form>,
+    ) -> impl Stream<Item = Result<Stored<Form>, WatchEnded>> + Send + 'static {
+        watch::changes(Arc::clone(&self.inner), after.version, after.as_of)
     }
 
     fn abandon_connections(&self) {

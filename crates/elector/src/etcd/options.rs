@@ -71,6 +71,17 @@ pub enum AddressError {
         "{0:?} is a URL: write HOST:PORT[,HOST:PORT…]/PREFIX without its scheme; there is TLS where the CA's certificate is given"
     )]
     Url(String),
+    /// One member twice.
+    #[error("{0:?} names {1} twice: each member once")]
+    Twice(String, Endpoint),
+    /// A prefix that nobody could type.
+    #[error("{0:?} has a control character in its prefix")]
+    Unprintable(String),
+    /// Nothing between the slash and the end.
+    #[error(
+        "{0:?} has an empty prefix: write HOST:PORT[,HOST:PORT…]/PREFIX, or no slash for the prefix {PREFIX}"
+    )]
+    NoPrefix(String),
 }
 
 /// The members of an etcd, and the prefix of leases in it.
@@ -91,11 +102,19 @@ impl FromStr for Address {
         let (members, prefix) = text.split_once('/').unwrap_or((text, PREFIX));
         let endpoints = members.split(',').map(str::parse).collect::<Result<_, _>>();
         let prefix = prefix.trim_end_matches('/');
+        let endpoints: Vec<Endpoint> = endpoints?;
         if prefix.is_empty() {
-            return Err(AddressError::Malformed(text.to_owned()));
+            return Err(AddressError::NoPrefix(text.to_owned()));
+        }
+        if prefix.chars().any(char::is_control) {
+            return Err(AddressError::Unprintable(text.to_owned()));
+        }
+        let twice = |(n, endpoint): (usize, &Endpoint)| endpoints[..n].contains(endpoint);
+        if let Some(n) = (0..endpoints.len()).find(|n| twice((*n, &endpoints[*n]))) {
+            return Err(AddressError::Twice(text.to_owned(), endpoints[n].clone()));
         }
         Ok(Self {
-            endpoints: endpoints?,
+            endpoints,
             prefix: prefix.to_owned(),
         })
     }
@@ -191,7 +210,7 @@ mod tests {
             assert_eq!(address.to_string(), shown);
         }
         for wrong in [
-            "", ":1", "a:", "a:x", "a:1,", "::1", "a b:1", "a:1/", "a:99999", "[a:1",
+            "", ":1", "a:", "a:x", "a:1,", "::1", "a b:1", "a:99999", "[a:1",
         ] {
             let error = wrong.parse::<Address>().unwrap_err();
             assert!(matches!(error, AddressError::Malformed(_)), "{wrong}");
@@ -205,6 +224,21 @@ mod tests {
             assert!(matches!(error, AddressError::Url(_)), "{url}");
             let said = "is a URL: write HOST:PORT[,HOST:PORT…]/PREFIX without its scheme";
             assert!(error.to_string().contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_told() {
+        for (text, told) in [
+            ("a:1/", "has an empty prefix"),
+            ("a:1//", "has an empty prefix"),
+            ("a:1,b:2,a:1/x", "names a:1 twice"),
+            ("a,a:2379", "names a:2379 twice"),
+            ("[::1]:7,[::1]:7", "names [::1]:7 twice"),
+            ("a:1/x\ny", "control character"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use tokio::io::AsyncBufReadExt;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -38,19 +38,19 @@ pub(super) async fn connect(
     connected
         .await
         .map_err(|error: io::Error| match find::<rustls::Error>(&error) {
-            Some(wrong) => DialError::Tls(in_words(wrong, files)),
+            Some(wrong) => DialError::Tls(in_words(wrong, files, host)),
+            None if error.kind() == io::ErrorKind::UnexpectedEof => DialError::NoTls,
             None => DialError::Unreachable(error),
         })
 }
 
 /// What is wrong, and which file to look at.
-pub(super) fn in_words(wrong: &rustls::Error, files: &Tls) -> String {
+pub(super) fn in_words(wrong: &rustls::Error, files: &Tls, host: &str) -> String {
     let ca = files.ca.display();
     match (wrong, &files.identity) {
         (rustls::Error::InvalidCertificate(reason), _) => {
-            format!(
-                "its certificate is not accepted: {reason:?} (trusted is who is signed by {ca})"
-            )
+            let reason = of_certificate(reason, host);
+            format!("its certificate is not accepted: {reason} (trusted is who is signed by {ca})")
         }
         (rustls::Error::AlertReceived(alert), None) => {
             format!("it wants to know who we are ({alert:?}): give --etcd-cert and --etcd-key")
@@ -59,7 +59,26 @@ pub(super) fn in_words(wrong: &rustls::Error, files: &Tls) -> String {
             "it does not accept our certificate {} ({alert:?})",
             certificate.display()
         ),
+        (rustls::Error::InvalidMessage(_), _) => {
+            "it does not speak TLS; if this etcd has none, leave --etcd-ca away".to_owned()
+        }
         (other, _) => other.to_string(),
+    }
+}
+
+fn of_certificate(wrong: &CertificateError, host: &str) -> String {
+    match wrong {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired, or this machine's clock is ahead".to_owned()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet, or this machine's clock is behind".to_owned()
+        }
+        CertificateError::UnknownIssuer => "somebody else has signed it".to_owned(),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("it is not for the name {host}")
+        }
+        other => other.to_string(),
     }
 }
 

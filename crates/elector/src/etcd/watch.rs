@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use soloist_core::ids::Version;
-use soloist_core::record::Snapshot;
 use tonic::Streaming;
 
 use super::connection::Connection;
@@ -14,19 +13,20 @@ use super::failure::chain;
 use super::members::Trouble;
 use super::messages::{Event, EventKind, WatchCreateRequest, WatchRequest, WatchResponse, method};
 use super::{Inner, version};
-use crate::store::{StoreError, WatchEnded};
+use crate::form::Form;
+use crate::store::{StoreError, Stored, WatchEnded};
 
 /// The answer to a new watch comes at once, before any event.
 const OPENING: Duration = Duration::from_secs(10);
 
-/// Every change after this version.
+/// Every change after this version, which still was the newest at `as_of`.
 pub(super) fn changes(
     inner: Arc<Inner>,
     after: Version,
-) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-    let last = inner.seen().newest_known(after);
+    as_of: Version,
+) -> impl Stream<Item = Result<Stored<Form>, WatchEnded>> + Send + 'static {
     let watching = Watching {
-        last,
+        last: as_of,
         told: after,
         inner,
         open: None,
@@ -57,7 +57,7 @@ struct Open {
 }
 
 impl Watching {
-    async fn next(&mut self) -> Result<Snapshot, WatchEnded> {
+    async fn next(&mut self) -> Result<Stored<Form>, WatchEnded> {
         loop {
             while let Some(event) = self.come.pop_front() {
                 if let Some(snapshot) = self.take(event)? {
@@ -106,22 +106,22 @@ impl Watching {
         Ok(())
     }
 
-    fn take(&mut self, event: Event) -> Result<Option<Snapshot>, WatchEnded> {
+    fn take(&mut self, event: Event) -> Result<Option<Stored<Form>>, WatchEnded> {
         let kv = event.kv.unwrap_or_default();
         let version = version(kv.mod_revision).map_err(WatchEnded::broken)?;
         if version <= self.last {
             return Ok(None);
         }
-        let snapshot = match event.kind == i32::from(EventKind::Delete) {
-            true => Snapshot::new(version, None),
+        let stored = match event.kind == i32::from(EventKind::Delete) {
+            true => Stored::missing(version),
             false => {
-                let found = self.inner.remember(&kv);
+                let found = self.inner.stored(&kv);
                 found.map_err(|reason| WatchEnded::broken(format!("the new value {reason}")))?
             }
         };
         self.last = version;
         self.told = version;
-        Ok(Some(snapshot))
+        Ok(Some(stored))
     }
 }
 

@@ -37,14 +37,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::Stream;
-use soloist_core::election::{Base, Purpose};
+use futures_util::{Stream, TryStreamExt};
+use soloist_core::election::Purpose;
 use soloist_core::ids::{InstanceId, Version};
 use soloist_core::orders::Orders;
 use soloist_core::record::{Record, Snapshot};
 
 use crate::form::Form;
-use crate::store::{LeaseStore, StoreError, WatchEnded};
+use crate::store::{LeaseStore, StoreError, Stored, WatchEnded};
 use disk::{Disk, GivenUp};
 use process::Household;
 use state::{Change, State};
@@ -196,7 +196,7 @@ impl Inner {
 
     fn write(
         &self,
-        base: Base,
+        base: Option<Version>,
         record: &Record,
         purpose: Purpose,
         given_up: GivenUp<'_>,
@@ -213,8 +213,8 @@ impl Inner {
             let state = self.disk.look(given_up)?;
             let found = state.version();
             let mut form = match (base, state.form()) {
-                (Base::Absent, None) => Form::default(),
-                (Base::Version(version), Some(form)) if version == found => form.clone(),
+                (None, None) => Form::default(),
+                (Some(version), Some(form)) if version == found => form.clone(),
                 (_, Some(_)) => return Err(is_at(found)),
                 (_, None) => {
                     return Err(StoreError::LostRace(format!(
@@ -256,34 +256,50 @@ fn is_at(found: Version) -> StoreError {
     StoreError::LostRace(format!("the lease is at version {found}"))
 }
 
+/// The file itself is read again for every write, in the same step as its version: what is not ours is kept from there.
 impl LeaseStore for FileStore {
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.blocking(|inner, given_up| Ok(inner.look(given_up)?.snapshot))
+    type Carried = ();
+
+    async fn read(&self) -> Result<Stored<()>, StoreError> {
+        self.blocking(|inner, given_up| Ok(inner.look(given_up)?.snapshot.into()))
             .await
     }
 
     async fn write(
         &self,
-        base: Base,
+        base: &Stored<()>,
         record: &Record,
         purpose: Purpose,
-    ) -> Result<Version, StoreError> {
+    ) -> Result<Stored<()>, StoreError> {
+        let base = base.record.as_ref().map(|_| base.version);
         let record = record.clone();
-        self.blocking(move |inner, given_up| inner.write(base, &record, purpose, given_up))
-            .await
+        self.blocking(move |inner, given_up| {
+            let version = inner.write(base, &record, purpose, given_up)?;
+            Ok(Stored::present(version, record, ()))
+        })
+        .await
     }
 
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
-        let orders = orders.clone();
-        self.blocking(move |inner, given_up| inner.order(base, &orders, given_up))
-            .await
+    async fn order(&self, base: &Stored<()>, orders: &Orders) -> Result<Stored<()>, StoreError> {
+        let (base, orders) = (base.clone(), orders.clone());
+        self.blocking(move |inner, given_up| {
+            let version = inner.order(base.version, &orders, given_up)?;
+            let record = base.record.map(|record| Record { orders, ..record });
+            Ok(Stored {
+                version,
+                as_of: version,
+                record,
+                ..base
+            })
+        })
+        .await
     }
 
     fn watch(
         &self,
-        after: Version,
-    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-        watch::changes(self.clone(), after)
+        after: &Stored<()>,
+    ) -> impl Stream<Item = Result<Stored<()>, WatchEnded>> + Send + 'static {
+        watch::changes(self.clone(), after.version).map_ok(Stored::from)
     }
 
     fn describe(&self) -> String {

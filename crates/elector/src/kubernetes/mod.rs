@@ -34,17 +34,16 @@ use kube::api::{ListParams, PostParams};
 use kube::core::Request;
 use serde_json::Value;
 use soloist_core::death::{Deaths, PodReport};
-use soloist_core::election::{Base, Purpose};
+use soloist_core::election::Purpose;
 use soloist_core::ids::{InstanceId, Version};
 use soloist_core::orders::Orders;
-use soloist_core::record::{Record, Snapshot};
+use soloist_core::record::Record;
 use tracing::warn;
 
 use crate::causes::find;
 use crate::clock;
 use crate::repeats::Repeats;
-use crate::seen::Seen;
-use crate::store::{LeaseStore, StoreError, WatchEnded};
+use crate::store::{LeaseStore, StoreError, Stored, WatchEnded};
 use connection::Connection;
 use failure::Asked;
 use holder::Observer;
@@ -71,8 +70,6 @@ struct Inner {
     server: String,
     requests: Request,
     watch_seconds: u32,
-    /// The objects, with what is not ours in them.
-    seen: Mutex<Seen<Value>>,
     complaints: Mutex<Repeats>,
     /// Whoever looks for reported deaths.
     observer: OnceLock<Observer>,
@@ -139,7 +136,6 @@ impl KubernetesStore {
                 name,
                 requests: Request::new(path),
                 watch_seconds,
-                seen: Mutex::default(),
                 complaints: Mutex::default(),
                 observer: OnceLock::new(),
                 deaths: Mutex::new(Deaths::NONE),
@@ -212,23 +208,8 @@ impl Inner {
         asked.failed(error)
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen<Value>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn selector(&self) -> String {
         format!("metadata.name={}", self.name)
-    }
-
-    async fn list(&self) -> Result<Snapshot, StoreError> {
-        let (item, cluster) = self.list_object().await?;
-        let found = match item {
-            None => Ok(Snapshot::new(cluster, None)),
-            Some(item) => self.remember(item),
-        };
-        let found = found.map_err(|reason| self.asked("list").not_understood(&reason))?;
-        self.seen().was_read(found.version, cluster);
-        Ok(found)
     }
 
     /// The object, if there is one, as of a version of the whole store.
@@ -254,17 +235,22 @@ impl Inner {
         Ok((item, cluster))
     }
 
-    fn remember(&self, item: Value) -> Result<Snapshot, String> {
-        let mut snapshot = object::snapshot(self.resource, &item)?;
-        snapshot.holder_gone = self.is_proven_dead(&snapshot);
+    fn stored(&self, item: Value) -> Result<Stored<Value>, String> {
+        let (version, record) = (
+            object::version(&item)?,
+            object::record(self.resource, &item),
+        );
         self.complain_of_orders(&item);
-        self.seen().remember(snapshot.version, item);
-        Ok(snapshot)
+        let holder_gone = self.deaths().prove(&record);
+        Ok(Stored {
+            holder_gone,
+            ..Stored::present(version, record, item)
+        })
     }
 
-    fn is_proven_dead(&self, snapshot: &Snapshot) -> bool {
+    fn is_proven_dead(&self, stored: &Stored<Value>) -> bool {
         let deaths = self.deaths();
-        snapshot.record.as_ref().is_some_and(|r| deaths.prove(r))
+        stored.record.as_ref().is_some_and(|r| deaths.prove(r))
     }
 
     fn note_deaths(&self, report: &PodReport) {
@@ -290,61 +276,39 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn write(
-        &self,
-        base: Base,
-        record: &Record,
-        purpose: Purpose,
-    ) -> Result<Version, StoreError> {
-        let mut new = match base {
-            Base::Absent => object::new(self.resource, &self.namespace, &self.name),
-            Base::Version(version) => self.seen_at(version)?,
-        };
-        object::set(self.resource, &mut new, record, purpose);
-        self.send(base, &new).await
-    }
-
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
-        let mut new = self.seen_at(base)?;
-        object::set_orders(&mut new, orders);
-        self.send(Base::Version(base), &new).await
-    }
-
-    fn seen_at(&self, version: Version) -> Result<Value, StoreError> {
-        self.seen().at(version).ok_or_else(|| {
-            StoreError::LostRace(format!(
-                "version {version} has not been seen here, so it must be read first"
-            ))
+    fn asked_to_write(&self, kind: Write) -> Asked<'_> {
+        self.asked(match kind {
+            Write::Create => "create",
+            Write::Update => "update",
         })
     }
 
-    async fn send(&self, base: Base, new: &Value) -> Result<Version, StoreError> {
-        let written = self.put(base, new).await?;
-        let written = self
-            .remember(written)
-            .map_err(|reason| self.asked_to_write(base).not_understood(&reason))?;
-        Ok(written.version)
+    /// What the object is to be, when it has been: itself with another record in it.
+    fn with_record(&self, found: Option<&Value>, record: &Record, purpose: Purpose) -> Value {
+        let new = || object::new(self.resource, &self.namespace, &self.name);
+        let mut object = found.cloned().unwrap_or_else(new);
+        object::set(self.resource, &mut object, record, purpose);
+        object
     }
 
-    fn asked_to_write(&self, base: Base) -> Asked<'_> {
-        self.asked(match base {
-            Base::Absent => "create",
-            Base::Version(_) => "update",
-        })
+    async fn send(&self, kind: Write, new: &Value) -> Result<Stored<Value>, StoreError> {
+        let written = self.put(kind, new).await?;
+        let written = self.stored(written);
+        written.map_err(|reason| self.asked_to_write(kind).not_understood(&reason))
     }
 
     /// Writes the object, and says what it is now.
-    async fn put(&self, base: Base, new: &Value) -> Result<Value, StoreError> {
-        let asked = self.asked_to_write(base);
+    async fn put(&self, kind: Write, new: &Value) -> Result<Value, StoreError> {
+        let asked = self.asked_to_write(kind);
         let body = serde_json::to_vec(new)
             .map_err(|error| StoreError::Unavailable(format!("cannot be written: {error}")))?;
         let params = PostParams {
             field_manager: Some("soloist".into()),
             ..PostParams::default()
         };
-        let request = match base {
-            Base::Absent => self.requests.create(&params, body),
-            Base::Version(_) => self.requests.replace(&self.name, &params, body),
+        let request = match kind {
+            Write::Create => self.requests.create(&params, body),
+            Write::Update => self.requests.replace(&self.name, &params, body),
         }
         .map_err(|error| asked.failed(&kube::Error::BuildRequest(error)))?;
         let client = self.connection.client().await;
@@ -354,28 +318,56 @@ impl Inner {
     }
 }
 
+/// Of which kind a write is. An update is of exactly the version that the object bears.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Create,
+    Update,
+}
+
 impl LeaseStore for KubernetesStore {
-    async fn read(&self) -> Result<Snapshot, StoreError> {
-        self.inner.list().await
+    /// The object, with what is not ours in it.
+    type Carried = Value;
+
+    async fn read(&self) -> Result<Stored<Value>, StoreError> {
+        let (item, cluster) = self.inner.list_object().await?;
+        let Some(item) = item else {
+            return Ok(Stored::missing(cluster));
+        };
+        let stored = self.inner.stored(item);
+        let stored = stored.map_err(|reason| self.inner.asked("list").not_understood(&reason))?;
+        Ok(stored.still_at(cluster))
     }
 
     async fn write(
         &self,
-        base: Base,
+        base: &Stored<Value>,
         record: &Record,
         purpose: Purpose,
-    ) -> Result<Version, StoreError> {
-        self.inner.write(base, record, purpose).await
+    ) -> Result<Stored<Value>, StoreError> {
+        let found = base.record.as_ref().map(|_| &base.carried);
+        let kind = found.map_or(Write::Create, |_| Write::Update);
+        let new = self.inner.with_record(found, record, purpose);
+        self.inner.send(kind, &new).await
     }
 
-    async fn order(&self, base: Version, orders: &Orders) -> Result<Version, StoreError> {
-        self.inner.order(base, orders).await
+    async fn order(
+        &self,
+        base: &Stored<Value>,
+        orders: &Orders,
+    ) -> Result<Stored<Value>, StoreError> {
+        if base.record.is_none() {
+            return Err(StoreError::LostRace("there is no lease".into()));
+        }
+        let mut new = base.carried.clone();
+        object::set_orders(&mut new, orders);
+        self.inner.send(Write::Update, &new).await
     }
 
     fn watch(
         &self,
-        after: Version,
-    ) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
+        after: &Stored<Value>,
+    ) -> impl Stream<Item = Result<Stored<Value>, WatchEnded>> + Send + 'static {
         watch::changes(Arc::clone(&self.inner), after)
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use soloist_core::election::Purpose;
 use soloist_core::ids::{Identity, Version};
 use soloist_core::orders::Orders;
-use soloist_core::record::{Record, Snapshot};
+use soloist_core::record::Record;
 
 use super::resource::Resource;
 use crate::{orders, signature};
@@ -25,14 +25,6 @@ pub(super) const PAUSE: &str = "soloist.dev/pause";
 /// The annotation under a record that was written as one half of a pair: on the Lease, the version of the other half that it follows.
 pub(super) const PAIR: &str = "soloist.dev/pair";
 
-/// The state that this object is.
-pub(super) fn snapshot(resource: Resource, object: &Value) -> Result<Snapshot, String> {
-    Ok(Snapshot::new(
-        version(object)?,
-        Some(record(resource, object)),
-    ))
-}
-
 /// An object's or a list's `resourceVersion`. Numbers that grow are what tokens are made of.
 pub(super) fn version(object: &Value) -> Result<Version, String> {
     let text = object
@@ -48,7 +40,8 @@ pub(super) fn parse_version(text: &str) -> Result<Version, String> {
     })
 }
 
-fn record(resource: Resource, object: &Value) -> Record {
+/// What it says of the lease.
+pub(super) fn record(resource: Resource, object: &Value) -> Record {
     let fields = resource.fields(object);
     let spec = |name: &str| fields.get(name);
     let signature = annotation(object, SIGNATURE).and_then(signature::parse);
@@ -298,8 +291,7 @@ mod tests {
             "metadata": {"resourceVersion": "12", "annotations": {SIGNATURE: "nonsense"}},
             "spec": {"holderIdentity": "host_1 (x)", "leaseDurationSeconds": -3, "leaseTransitions": -1},
         });
-        let found = snapshot(Resource::Lease, &foreign).unwrap();
-        assert_eq!(found.version, Version::new(12));
+        assert_eq!(version(&foreign), Ok(Version::new(12)));
         let expected = Record {
             holder: Identity::found("host_1 (x)"),
             duration_seconds: Some(-3),
@@ -307,16 +299,8 @@ mod tests {
             signature: None,
             orders: Orders::NONE,
         };
-        assert_eq!(found.record, Some(expected));
-        let empty = json!({"metadata": {"resourceVersion": "12"}});
-        assert!(
-            snapshot(Resource::Lease, &empty)
-                .unwrap()
-                .record
-                .unwrap()
-                .holder
-                .is_none()
-        );
+        assert_eq!(record(Resource::Lease, &foreign), expected);
+        assert_eq!(record(Resource::Lease, &json!({})).holder, None);
     }
 
     #[test]

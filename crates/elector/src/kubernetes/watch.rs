@@ -9,13 +9,12 @@ use futures_util::{Stream, StreamExt, stream};
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::Value;
 use soloist_core::ids::Version;
-use soloist_core::record::Snapshot;
 
 use super::failure::chain;
 use super::holder::HolderWatch;
 use super::{Inner, object};
 use crate::clock::{self, Timer};
-use crate::store::{StoreError, WatchEnded};
+use crate::store::{StoreError, Stored, WatchEnded};
 
 /// A server that keeps a watch sends a bookmark about every minute. Hearing nothing for longer, we ask anew.
 const IDLE: Duration = Duration::from_secs(90);
@@ -26,22 +25,17 @@ const EARLY: Duration = Duration::from_secs(1);
 
 type Events = Pin<Box<dyn Stream<Item = Result<WatchEvent<Value>, kube::Error>> + Send>>;
 
-/// Every change after this version; and a version once more if it has been proven since that its holder is dead.
+/// Every change after this one; and a version once more if it has been proven since that its holder is dead.
 pub(super) fn changes(
     inner: Arc<Inner>,
-    after: Version,
-) -> impl Stream<Item = Result<Snapshot, WatchEnded>> + Send + 'static {
-    let (as_of, known) = {
-        let seen = inner.seen();
-        (seen.newest_known(after), seen.at(after))
-    };
-    let known = known.and_then(|object| object::snapshot(inner.resource, &object).ok());
+    after: &Stored<Value>,
+) -> impl Stream<Item = Result<Stored<Value>, WatchEnded>> + Send + 'static {
     let mut holder = HolderWatch::new(Arc::clone(&inner));
-    holder.follow(known.as_ref().and_then(|known| known.record.as_ref()));
+    holder.follow(after.record.as_ref());
     let following = Following {
-        changes: objects(Arc::clone(&inner), after, as_of).boxed(),
+        changes: objects(Arc::clone(&inner), after.version, after.as_of).boxed(),
         inner,
-        known,
+        known: after.clone(),
         holder,
     };
     stream::unfold(following, |mut following| async move {
@@ -83,12 +77,12 @@ struct Following {
     inner: Arc<Inner>,
     changes: Pin<Box<dyn Stream<Item = Result<Change, WatchEnded>> + Send>>,
     /// The lease as we know it.
-    known: Option<Snapshot>,
+    known: Stored<Value>,
     holder: HolderWatch,
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Result<Snapshot, WatchEnded>> {
+    async fn next(&mut self) -> Option<Result<Stored<Value>, WatchEnded>> {
         loop {
             tokio::select! {
                 change = self.changes.next() => return Some(change?.and_then(|change| self.take(change))),
@@ -102,20 +96,20 @@ impl Following {
         }
     }
 
-    fn take(&mut self, change: Change) -> Result<Snapshot, WatchEnded> {
-        let snapshot = match change.object {
-            None => Snapshot::new(change.version, None),
-            Some(object) => self.inner.remember(object).map_err(WatchEnded::broken)?,
+    fn take(&mut self, change: Change) -> Result<Stored<Value>, WatchEnded> {
+        let stored = match change.object {
+            None => Stored::missing(change.version),
+            Some(object) => self.inner.stored(object).map_err(WatchEnded::broken)?,
         };
-        self.holder.follow(snapshot.record.as_ref());
-        self.known = Some(snapshot.clone());
-        Ok(snapshot)
+        self.holder.follow(stored.record.as_ref());
+        self.known = stored.clone();
+        Ok(stored)
     }
 
-    fn newly_gone(&mut self) -> Option<Snapshot> {
-        let known = self.known.as_mut().filter(|known| !known.holder_gone)?;
-        known.holder_gone = self.inner.is_proven_dead(known);
-        known.holder_gone.then(|| known.clone())
+    fn newly_gone(&mut self) -> Option<Stored<Value>> {
+        let was_gone = self.known.holder_gone;
+        self.known.holder_gone = was_gone || self.inner.is_proven_dead(&self.known);
+        (!was_gone && self.known.holder_gone).then(|| self.known.clone())
     }
 }
 

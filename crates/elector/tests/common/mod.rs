@@ -36,6 +36,14 @@ impl Fixture for Memory {
             .edit(|record| record.holder = holder.and_then(Identity::found));
     }
 
+    async fn annotate(&self, _text: &str) -> Result<(), &'static str> {
+        Err("in memory there is nothing beside a record")
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        None
+    }
+
     async fn back_up(&self) {
         *self.1.lock().unwrap() = Some(self.0.current().version);
     }
@@ -117,6 +125,17 @@ impl Fixture for File {
         let mut record = self.json();
         record["holder"] = json!(holder);
         self.put(&record.to_string());
+    }
+
+    async fn annotate(&self, text: &str) -> Result<(), &'static str> {
+        let mut record = self.json();
+        record["note"] = json!(text);
+        self.put(&record.to_string());
+        Ok(())
+    }
+
+    async fn annotation(&self) -> Option<String> {
+        Some(self.json()["note"].as_str()?.to_owned())
     }
 
     async fn back_up(&self) {

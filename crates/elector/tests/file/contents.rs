@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use serde_json::json;
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::file::FileStore;
-use soloist_elector::testing::{Fixture, held_by, in_time, released};
+use soloist_elector::testing::{Fixture, absent, held_by, in_time, released};
 use soloist_elector::{LeaseStore, StoreError, clock};
 
 use crate::common::File;
@@ -25,7 +25,7 @@ async fn a_file_of_somebody_else_is_refused_and_left_as_it_is() {
         let error = refusal(store.read().await.unwrap_err());
         assert!(error.contains("It was left as it is"), "{error}");
         let write = store
-            .write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)
+            .write(&absent(), &held_by("a", 1, 1), Purpose::Acquire)
             .await;
         refusal(write.unwrap_err());
         assert_eq!(fs::read_to_string(fixture.path()).unwrap(), content);
@@ -42,7 +42,7 @@ async fn a_damaged_lease_can_be_moved_away_and_tokens_keep_growing() {
     let error = refusal(store.read().await.unwrap_err());
     assert!(error.contains("move it away"), "{error}");
     fs::rename(fixture.path(), fixture.0.path().join("aside")).unwrap();
-    assert!(create(&store).await > first);
+    assert!(create(&store).await.version > first.version);
 }
 
 #[tokio::test]
@@ -85,14 +85,14 @@ async fn what_a_crash_leaves_behind_does_no_harm() {
     fs::write(&draft, "half a lea").unwrap();
     let first = create(&store).await;
     let found = store.read().await.unwrap();
-    let expected = (first, Some(held_by("a", 1, 1)));
+    let expected = (first.version, Some(held_by("a", 1, 1)));
     assert_eq!((found.version, found.record), expected);
     assert!(!draft.exists());
     // Died after it had moved the head: whoever looks next makes its draft the record.
     move_head(&fixture, "b");
     let found = fixture.store().read().await.unwrap();
     assert_eq!(found.record.unwrap().holder, Some(name("b")));
-    assert_eq!(found.version.get(), first.get() + 1);
+    assert_eq!(found.version.get(), first.version.get() + 1);
     only_name(&fixture.0.path().join("lease.lock"));
 }
 
@@ -101,7 +101,7 @@ async fn a_watch_shows_a_write_whose_writer_was_stopped_before_the_record_was_re
     let fixture = File::new();
     let store = fixture.store();
     let first = create(&store).await;
-    let mut changes = Box::pin(store.watch(first));
+    let mut changes = Box::pin(store.watch(&first));
     // It has looked, and waits.
     assert!(changes.next().now_or_never().is_none());
     let wait = tokio::time::timeout(Duration::from_millis(20), changes.next());
@@ -135,19 +135,21 @@ async fn a_folder_without_a_head_is_refused_unless_it_is_empty() {
     fs::remove_file(versions.join("somebody's")).unwrap();
     let found = store.read().await.unwrap();
     assert_eq!(found.record, Some(held_by("a", 1, 1)));
-    assert!(found.version > first);
+    assert!(found.version > first.version);
 }
 
 #[tokio::test]
 async fn a_deleted_head_does_not_let_two_writers_in() {
     let fixture = File::new();
     let store = fixture.store();
-    let base = Base::Version(create(&store).await);
+    let base = create(&store).await;
     fs::remove_dir_all(fixture.0.path().join("lease.lock")).unwrap();
     // The version begins with the wall clock's milliseconds.
     clock::sleep(Duration::from_millis(3)).await.unwrap();
     fixture.store().read().await.unwrap();
-    let outcome = store.write(base, &held_by("a", 1, 2), Purpose::Renew).await;
+    let outcome = store
+        .write(&base, &held_by("a", 1, 2), Purpose::Renew)
+        .await;
     assert!(
         matches!(outcome, Err(StoreError::LostRace(_))),
         "{outcome:?}"
@@ -162,11 +164,14 @@ async fn a_head_that_was_copied_back_beside_the_present_one_counts_for_nothing()
     let versions = fixture.0.path().join("lease.lock");
     let former = versions.join(only_name(&versions));
     let record = held_by("a", 1, 2);
-    let second = store.write(Base::Version(first), &record, Purpose::Renew);
+    let second = store.write(&first, &record, Purpose::Renew);
     let second = second.await.unwrap();
     fs::write(former, "").unwrap();
     let found = store.read().await.unwrap();
-    assert_eq!((found.version, found.record), (second, Some(record)));
+    assert_eq!(
+        (found.version, found.record),
+        (second.version, Some(record))
+    );
     only_name(&versions);
 }
 
@@ -178,7 +183,7 @@ async fn tokens_grow_even_when_every_file_is_deleted() {
     fs::remove_dir_all(fixture.0.path().join("lease.lock")).unwrap();
     // The version begins with the wall clock's milliseconds.
     clock::sleep(Duration::from_millis(3)).await.unwrap();
-    assert!(create(&fixture.store()).await > first);
+    assert!(create(&fixture.store()).await.version > first.version);
 }
 
 #[tokio::test]
@@ -191,15 +196,20 @@ async fn fields_that_are_not_ours_are_kept_and_times_are_for_people() {
     edited["acquired"] = json!("then");
     edited["renewed"] = json!("then");
     fixture.put(&edited.to_string());
-    let base = Base::Version(store.read().await.unwrap().version);
-    let renewed = store.write(base, &held_by("a", 1, 2), Purpose::Renew).await;
+    let base = store.read().await.unwrap();
+    let renewed = store
+        .write(&base, &held_by("a", 1, 2), Purpose::Renew)
+        .await;
     let after = fixture.json();
     assert_eq!(after["note"], edited["note"]);
     assert_eq!(after["acquired"], "then");
     assert_ne!(after["renewed"], "then");
-    let base = Base::Version(renewed.unwrap());
+    let base = renewed.unwrap();
     let release = released(held_by("a", 1, 3));
-    store.write(base, &release, Purpose::Release).await.unwrap();
+    store
+        .write(&base, &release, Purpose::Release)
+        .await
+        .unwrap();
     assert_ne!(fixture.json()["acquired"], "then");
     assert_eq!(fixture.json()["holder"], json!(null));
     assert_eq!(fixture.json()["processes"], json!(null));
@@ -210,16 +220,16 @@ async fn whoever_deletes_the_folder_deletes_the_lease() {
     let fixture = File::new();
     let folder = fixture.0.path().join("folder");
     let store = FileStore::open(folder.join("lease")).unwrap();
-    let version = create(&store).await;
+    let created = create(&store).await;
     fs::remove_dir_all(&folder).unwrap();
     let found = store.read().await.unwrap();
-    assert!(found.record.is_none() && found.version > version);
+    assert!(found.record.is_none() && found.version > created.version);
     let record = held_by("a", 1, 2);
-    let renewal = store.write(Base::Version(version), &record, Purpose::Renew);
+    let renewal = store.write(&created, &record, Purpose::Renew);
     let renewal = renewal.await;
     assert!(
         matches!(renewal, Err(StoreError::LostRace(_))),
         "{renewal:?}"
     );
-    assert!(create(&store).await > found.version);
+    assert!(create(&store).await.version > found.version);
 }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::core::timings::Timings;
 use soloist_elector::file::{FileStore, ProcessRef};
 use soloist_elector::testing::held_by;
@@ -111,24 +111,19 @@ async fn lead_once(store: &FileStore) {
 }
 
 async fn write_for_ever(store: &FileStore) {
-    let mut version = store.read().await.unwrap().version;
+    let mut last = store.read().await.unwrap();
     for write in 0.. {
-        let base = Base::Version(version);
         let record = held_by("a", 1, write);
-        version = store.write(base, &record, Purpose::Renew).await.unwrap();
-        println!("wrote {version}");
+        last = store.write(&last, &record, Purpose::Renew).await.unwrap();
+        println!("wrote {}", last.version);
     }
 }
 
 async fn write_once(store: &FileStore) -> String {
     let found = store.read().await.unwrap();
-    let base = match found.record {
-        Some(_) => Base::Version(found.version),
-        None => Base::Absent,
-    };
     let record = held_by("helper", 2, 1);
-    match store.write(base, &record, Purpose::Acquire).await {
-        Ok(version) => version.to_string(),
+    match store.write(&found, &record, Purpose::Acquire).await {
+        Ok(written) => written.version.to_string(),
         Err(StoreError::LostRace(_)) => "lost the race".into(),
         Err(other) => other.to_string(),
     }

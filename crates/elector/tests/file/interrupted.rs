@@ -9,7 +9,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::core::ids::Version;
 use soloist_elector::file::FileStore;
 use soloist_elector::testing::{Fixture, held_by, in_time};
@@ -113,13 +113,9 @@ fn assert_tidy(fixture: &File, step: Step) {
 /// Reads and writes, as if nobody else were there.
 async fn write_beside(store: &FileStore) -> (Version, Version) {
     let found = in_time(store.read()).await.unwrap();
-    let base = match found.record {
-        Some(_) => Base::Version(found.version),
-        None => Base::Absent,
-    };
     let record = held_by("b", 3, 1);
-    let written = in_time(store.write(base, &record, Purpose::Acquire)).await;
-    (found.version, written.unwrap())
+    let written = in_time(store.write(&found, &record, Purpose::Acquire)).await;
+    (found.version, written.unwrap().version)
 }
 
 /// A write that is interrupted when it makes this system call for this time.
@@ -136,7 +132,7 @@ impl Step {
     async fn prepare(self, signal: &str) -> Option<(File, Version, Helper, Interrupter)> {
         let fixture = File::new();
         let before = match self.begun {
-            true => create(&fixture.store()).await,
+            true => create(&fixture.store()).await.version,
             false => Version::new(0),
         };
         let helper = Helper::start(&fixture, Task::WriteOnce).wait_for("ready");
@@ -250,12 +246,12 @@ async fn a_writer_killed_at_any_moment_leaves_a_whole_lease_and_a_growing_versio
             .wait_for("wrote")
             .kill();
         let found = in_time(store.read()).await.unwrap();
-        assert!(found.version > last);
+        assert!(found.version > last.version);
         assert!(found.record.is_some());
-        last = found.version;
+        last = found;
     }
     let written = store
-        .write(Base::Version(last), &held_by("b", 2, 1), Purpose::Acquire)
+        .write(&last, &held_by("b", 2, 1), Purpose::Acquire)
         .await;
-    assert!(written.unwrap() > last);
+    assert!(written.unwrap().version > last.version);
 }

@@ -17,11 +17,10 @@ mod succession;
 use std::path::Path;
 
 use skipped::skipped;
-use soloist_elector::core::election::{Base, Purpose};
-use soloist_elector::core::ids::Version;
+use soloist_elector::core::election::Purpose;
 use soloist_elector::file::FileStore;
-use soloist_elector::testing::held_by;
-use soloist_elector::{LeaseStore, StoreError};
+use soloist_elector::testing::{absent, held_by};
+use soloist_elector::{LeaseStore, StoreError, Stored};
 
 pub(crate) fn refusal(error: StoreError) -> String {
     match error {
@@ -30,9 +29,9 @@ pub(crate) fn refusal(error: StoreError) -> String {
     }
 }
 
-pub(crate) async fn create(store: &FileStore) -> Version {
+pub(crate) async fn create(store: &FileStore) -> Stored<()> {
     store
-        .write(Base::Absent, &held_by("a", 1, 1), Purpose::Acquire)
+        .write(&absent(), &held_by("a", 1, 1), Purpose::Acquire)
         .await
         .unwrap()
 }

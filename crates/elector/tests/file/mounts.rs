@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use soloist_elector::core::election::{Base, Purpose};
+use soloist_elector::core::election::Purpose;
 use soloist_elector::file::FileStore;
 use soloist_elector::testing::held_by;
 use soloist_elector::{LeaseStore, StoreError};
@@ -39,9 +39,7 @@ async fn a_full_disk_is_told_and_leaves_the_old_lease_whole() {
     let mut filler = fs::File::create(mount.0.path().join("filler")).unwrap();
     while filler.write_all(&[0; 1024]).is_ok() {}
     let record = held_by("a", 1, 2);
-    let full = store
-        .write(Base::Version(base), &record, Purpose::Renew)
-        .await;
+    let full = store.write(&base, &record, Purpose::Renew).await;
     assert!(
         matches!(&full, Err(StoreError::Unavailable(text)) if text.contains("free some space")),
         "{full:?}"
@@ -49,13 +47,10 @@ async fn a_full_disk_is_told_and_leaves_the_old_lease_whole() {
     let found = store.read().await.unwrap();
     assert_eq!(
         (found.version, found.record),
-        (base, Some(held_by("a", 1, 1)))
+        (base.version, Some(held_by("a", 1, 1)))
     );
     filler.set_len(0).unwrap();
-    store
-        .write(Base::Version(base), &record, Purpose::Renew)
-        .await
-        .unwrap();
+    store.write(&base, &record, Purpose::Renew).await.unwrap();
 }
 
 #[tokio::test]
@@ -76,11 +71,11 @@ async fn a_deleted_folder_is_a_deleted_lease_also_where_it_cannot_be_made_again(
     };
     let folder = mount.0.path().join("folder");
     let store = FileStore::open(folder.join("lease")).unwrap();
-    let version = create(&store).await;
+    let created = create(&store).await;
     fs::remove_dir_all(&folder).unwrap();
     mount.make_read_only();
     let found = store.read().await.unwrap();
-    assert!(found.record.is_none() && found.version > version);
+    assert!(found.record.is_none() && found.version > created.version);
 }
 
 /// A small file system of its own; `None`, said aloud, where this user may not mount one.

@@ -3,7 +3,7 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use soloist_elector::core::election::{Base, Claim, Purpose};
+use soloist_elector::core::election::{Claim, Purpose};
 use soloist_elector::file::ProcessRef;
 use soloist_elector::testing::{Fixture, held_by, in_time};
 use soloist_elector::{Elector, LeaseStore, clock};
@@ -97,7 +97,7 @@ async fn a_holder_whose_guard_lives_is_not_gone() {
 async fn a_guard_that_is_named_during_a_renewal_stays_named() {
     let fixture = File::new();
     let store = fixture.store();
-    let mut version = create(&store).await;
+    let mut last = create(&store).await;
     let mut guard = Sleeper::start();
     for write in 2..40 {
         store
@@ -105,13 +105,13 @@ async fn a_guard_that_is_named_during_a_renewal_stays_named() {
             .await
             .unwrap();
         let record = held_by("a", 1, write);
-        let renewal = store.write(Base::Version(version), &record, Purpose::Renew);
+        let renewal = store.write(&last, &record, Purpose::Renew);
         let members = vec![
             ProcessRef::this().unwrap(),
             ProcessRef::of(guard.pid()).unwrap(),
         ];
         let (renewed, named) = tokio::join!(renewal, store.set_processes(members));
-        version = renewed.unwrap();
+        last = renewed.unwrap();
         named.unwrap();
         let named = fixture.json()["processes"]["members"].clone();
         assert_eq!(named.as_array().unwrap().len(), 2, "after write {write}");

@@ -41,7 +41,7 @@ impl HandoverArgs {
     pub(crate) async fn order(&self) -> anyhow::Result<()> {
         let lease = self.lease.open().await?;
         let heir = self.to.as_deref().map(Identity::try_new).transpose()?;
-        let (_, record) = lease.read().await?;
+        let record = lease.read().await?;
         let (leader, term) = self.leader(&record, &lease)?;
         if let (Some(heir), Some(store), false) = (&self.to, lease.cluster(), self.unchecked)
             && let Some(warning) = pods::check(store, heir).await?

@@ -6,12 +6,12 @@ use anyhow::Context;
 use serde_json::Value;
 use soloist_core::ids::Version;
 use soloist_core::orders::Orders;
-use soloist_core::record::{Record, Snapshot};
+use soloist_core::record::Record;
 use soloist_core::time::Human;
 use soloist_elector::etcd::EtcdStore;
 use soloist_elector::file::FileStore;
 use soloist_elector::kubernetes::{KubernetesStore, Options, PairStore, Resource};
-use soloist_elector::{LeaseStore, StoreCarrier, StoreError, clock};
+use soloist_elector::{LeaseStore, StoreCarrier, StoreError, Stored, clock};
 use tokio::time::timeout;
 
 use super::{LeaseArgs, NotDone};
@@ -119,21 +119,19 @@ impl Lease {
         }
     }
 
-    /// The lease as it is now, with its record.
-    pub(super) async fn read(&self) -> anyhow::Result<(Snapshot, Record)> {
-        let read = async {
-            match self {
-                Self::Kubernetes(store) => store.read().await,
-                Self::Pair(store) => store.read().await,
-                Self::Etcd(store) => store.read().await,
-                Self::File(store) => store.read().await,
-            }
+    /// The lease's record as it is now.
+    pub(super) async fn read(&self) -> anyhow::Result<Record> {
+        let record = match self {
+            Self::Kubernetes(store) => self.found_in(store).await?.record,
+            Self::Pair(store) => self.found_in(store).await?.record,
+            Self::Etcd(store) => self.found_in(store).await?.record,
+            Self::File(store) => self.found_in(store).await?.record,
         };
-        let snapshot = self.in_time(read).await?;
-        match snapshot.record.clone() {
-            Some(record) => Ok((snapshot, record)),
-            None => Err(NotDone::NoLease(self.describe()).into()),
-        }
+        record.ok_or_else(|| NotDone::NoLease(self.describe()).into())
+    }
+
+    async fn found_in<S: LeaseStore>(&self, store: &S) -> Result<Stored<S::Carried>, StoreError> {
+        self.in_time(store.read()).await
     }
 
     /// Changes the orders as `change` says of the record that is there. Whatever it refuses is not done.
@@ -141,20 +139,28 @@ impl Lease {
         &self,
         change: impl Fn(&Record) -> anyhow::Result<Orders>,
     ) -> anyhow::Result<Version> {
+        match self {
+            Self::Kubernetes(store) => self.order_in(store, change).await,
+            Self::Pair(store) => self.order_in(store, change).await,
+            Self::Etcd(store) => self.order_in(store, change).await,
+            Self::File(store) => self.order_in(store, change).await,
+        }
+    }
+
+    async fn order_in(
+        &self,
+        store: &impl LeaseStore,
+        change: impl Fn(&Record) -> anyhow::Result<Orders>,
+    ) -> anyhow::Result<Version> {
         for _ in 0..TRIES {
-            let (snapshot, record) = self.read().await?;
-            let orders = change(&record)?;
-            let write = async {
-                match self {
-                    Self::Kubernetes(store) => store.order(snapshot.version, &orders).await,
-                    Self::Pair(store) => store.order(snapshot.version, &orders).await,
-                    Self::Etcd(store) => store.order(snapshot.version, &orders).await,
-                    Self::File(store) => store.order(snapshot.version, &orders).await,
-                }
+            let found = self.found_in(store).await?;
+            let Some(record) = &found.record else {
+                return Err(NotDone::NoLease(self.describe()).into());
             };
-            match self.in_time(write).await {
+            let orders = change(record)?;
+            match self.in_time(store.order(&found, &orders)).await {
                 Err(StoreError::LostRace(_)) => {}
-                done => return Ok(done?),
+                done => return Ok(done?.version),
             }
         }
         Err(NotDone::Busy.into())

@@ -52,7 +52,7 @@ impl PauseArgs {
             })
         });
         ordered.await?;
-        let (_, record) = lease.read().await?;
+        let record = lease.read().await?;
         let leader = record.holder.as_ref().map(Identity::as_str);
         let until = until.and_then(orders::timestamp);
         let until = until.map_or("it is resumed".into(), |until| until.to_string());
@@ -100,7 +100,7 @@ pub(crate) struct ResumeArgs {
 impl ResumeArgs {
     pub(crate) async fn order(&self) -> anyhow::Result<()> {
         let lease = self.lease.open().await?;
-        let (_, record) = lease.read().await?;
+        let record = lease.read().await?;
         let was_paused = is_paused(&record);
         if record.orders.pause.is_some() {
             let ordered = lease.order(|record| {

@@ -40,7 +40,7 @@ pub(crate) enum Output {
 impl StatusArgs {
     pub(crate) async fn show(&self) -> anyhow::Result<()> {
         let lease = self.lease.open().await?;
-        let (_, record) = lease.read().await?;
+        let record = lease.read().await?;
         if self.watch && self.output == Output::Table && live::is_possible() {
             return live::show(&lease, record).await;
         }

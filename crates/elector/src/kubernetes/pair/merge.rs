@@ -20,6 +20,7 @@ use soloist_core::timings::{Preset, Timings};
 
 use super::super::object;
 use super::super::resource::Resource;
+use crate::store::Stored;
 
 /// One of the two objects.
 #[derive(Clone, Debug)]
@@ -34,11 +35,21 @@ pub(super) struct Half {
     marked: bool,
 }
 
-/// Both.
+/// Both; by default, neither has been seen.
 #[derive(Clone, Debug)]
-pub(super) struct Pair {
+pub struct Pair {
     pub(super) legacy: Half,
     pub(super) lease: Half,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        let never = Version::new(0);
+        Self {
+            legacy: Half::missing(never, never),
+            lease: Half::missing(never, never),
+        }
+    }
 }
 
 /// What they say.
@@ -51,12 +62,12 @@ pub(super) struct View {
 
 impl Half {
     pub(super) fn present(resource: Resource, object: Value) -> Result<Self, String> {
-        let snapshot = object::snapshot(resource, &object)?;
+        let version = object::version(&object)?;
         Ok(Self {
             marked: object::half_mark(&object).is_some(),
-            record: snapshot.record,
-            version: snapshot.version,
-            as_of: snapshot.version,
+            record: Some(object::record(resource, &object)),
+            version,
+            as_of: version,
             object: Some(object),
         })
     }
@@ -73,6 +84,12 @@ impl Half {
 
     pub(super) fn still_at(self, as_of: Version) -> Self {
         Self { as_of, ..self }
+    }
+
+    /// The version of the old lock that this one, the Lease, was written after.
+    pub(super) fn follows(&self) -> Option<Version> {
+        let mark = object::half_mark(self.object.as_ref()?)?;
+        mark.parse().ok().map(Version::new)
     }
 
     /// The signature of a soloist that holds or released both, if nobody has been at this half since.
@@ -128,11 +145,14 @@ impl Pair {
         newest.unwrap_or(self.legacy.as_of.min(self.lease.as_of))
     }
 
-    pub(super) fn missing() -> Self {
-        let never = Version::new(0);
-        Self {
-            legacy: Half::missing(never, never),
-            lease: Half::missing(never, never),
+    /// The lease as it is in both.
+    pub(super) fn stored(self) -> Stored<Self> {
+        Stored {
+            version: self.version(),
+            record: self.view().record,
+            as_of: self.legacy.as_of.min(self.lease.as_of),
+            holder_gone: false,
+            carried: self,
         }
     }
 
