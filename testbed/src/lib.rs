@@ -14,6 +14,7 @@ mod build;
 mod cache;
 mod certificates;
 mod cluster;
+pub mod dispositions;
 mod error;
 mod etcd;
 mod etcd_cluster;

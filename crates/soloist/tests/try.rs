@@ -276,6 +276,7 @@ fn the_report_is_alone_on_standard_output() {
 
 #[test]
 fn an_interruption_kills_the_program() {
+    testbed::dispositions::undo_ignored();
     let mut soloist = tried(
         &["--settle", "60s"],
         &["sh", "-c", "echo pid $$ >&2; exec sleep 1000"],

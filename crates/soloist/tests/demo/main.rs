@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::tcgetattr;
 use tempfile::TempDir;
+use testbed::dispositions;
 use testbed::programs::{end_all, wait_for};
 
 const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");
@@ -33,6 +34,7 @@ impl Demo {
     }
 
     fn start_on(stdin: impl Into<Stdio>, flags: &[&str]) -> Self {
+        dispositions::undo_ignored();
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(SOLOIST)
             .arg("demo")

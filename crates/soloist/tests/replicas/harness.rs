@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tempfile::TempDir;
+use testbed::dispositions;
 use testbed::programs::{end_all, stat_field};
 pub(crate) use testbed::programs::{is_alive, send, wait_for};
 
-use crate::dispositions;
 use crate::place::{LEASE, Place};
 
 pub(crate) const SOLOIST: &str = env!("CARGO_BIN_EXE_soloist");

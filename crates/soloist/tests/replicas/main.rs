@@ -4,7 +4,6 @@
 
 mod child;
 mod detector;
-mod dispositions;
 mod early;
 mod elsewhere;
 mod ending;
