@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use soloist_core::election::Loss;
-use soloist_core::ids::{Identity, OpId};
+use soloist_core::ids::{Identity, OpId, Term};
 use soloist_core::node::{Node, Notice};
 use soloist_core::orders::Ordered;
+use soloist_core::record::Record;
 use soloist_core::replica::StateName;
 use soloist_core::time::{Human, Moment};
 use soloist_elector::carrier::{Arrival, RequestKind};
@@ -30,6 +31,11 @@ pub(crate) struct Log {
     unopposed: bool,
     /// What became of the last try to release the lease; `None` without one.
     release: Option<Release>,
+    /// The watch has shown that it landed, before its answer came.
+    release_was_shown: bool,
+    candidate: Option<Identity>,
+    /// Ours, until it is released or left.
+    term: Option<Term>,
     terms: TermSummary,
 }
 
@@ -50,6 +56,9 @@ impl Log {
             repeats: Repeats::default(),
             unopposed: candidate.is_none(),
             release: None,
+            release_was_shown: false,
+            candidate: candidate.clone(),
+            term: None,
             terms: TermSummary::new(candidate),
         }
     }
@@ -62,11 +71,18 @@ impl Log {
             error,
             ..
         } = arrival
+            && !std::mem::take(&mut self.release_was_shown)
         {
             self.release = Some(match error {
                 None => Release::Landed,
                 Some(_) => Release::Failed,
             });
+        }
+        if let Arrival::Change { snapshot, .. } = arrival
+            && snapshot.record.as_ref().is_some_and(|r| self.released(r))
+        {
+            self.release = Some(Release::Landed);
+            self.release_was_shown = true;
         }
         match arrival {
             // That is how an election goes; what the server says of it is in the debug log.
@@ -100,6 +116,14 @@ impl Log {
             } => self.complain(now, &reason.to_string()),
             Arrival::WatchEnded { reason, .. } => debug!("{reason}"),
         }
+    }
+
+    /// Whether this is how we leave our term.
+    fn released(&self, record: &Record) -> bool {
+        let by = record.signed().filter(|_| record.released_by_its_holder());
+        by.is_some_and(|by| {
+            Some(by.term) == self.term && Some(&by.holder) == self.candidate.as_ref()
+        })
     }
 
     /// Whether the last try to release the lease, if there was one, has landed.
@@ -167,6 +191,8 @@ impl Log {
                 info!(%from, %to, "state");
             }
             Notice::Elected(elected) => {
+                (self.release, self.release_was_shown) = (None, false);
+                self.term = Some(elected.term);
                 self.terms.elected(clock::now(), *elected);
                 let (term, token) = (elected.term, elected.token);
                 info!(%term, %token, claim = ?elected.claim, "elected");
@@ -185,6 +211,7 @@ impl Log {
                 }
             }
             Notice::Left => {
+                self.term = None;
                 let release = self.release.take();
                 match release {
                     Some(Release::Landed) => info!("the lease is released"),
@@ -260,7 +287,11 @@ mod tests {
     use std::io;
     use std::sync::{Arc, Mutex};
 
-    use soloist_core::election::Answer;
+    use soloist_core::election::{Answer, Claim, Elected};
+    use soloist_core::ids::{InstanceId, Token, Version, WatchId};
+    use soloist_core::orders::Orders;
+    use soloist_core::record::{Signature, Snapshot};
+    use soloist_core::timings::LeaseDuration;
 
     use super::*;
 
@@ -346,6 +377,60 @@ mod tests {
             line.contains("WARN the lease could not be released"),
             "{line}"
         );
+    }
+
+    fn elected(term: u64) -> Notice {
+        Notice::Elected(Elected {
+            term: Term::new(term),
+            token: Token::new(9),
+            valid_until: clock::now(),
+            claim: Claim::Released,
+        })
+    }
+
+    /// What the watch shows of a release by `r0`.
+    fn release_shown(term: u64) -> Arrival {
+        let holder = Identity::try_new("r0").unwrap();
+        let record = Record {
+            holder: None,
+            duration_seconds: Some(Record::RELEASED_SECONDS),
+            transitions: term,
+            signature: Some(Signature {
+                instance: InstanceId::from_random(1),
+                pod: None,
+                holder,
+                term: Term::new(term),
+                duration: LeaseDuration::try_new(Duration::from_secs(15)).unwrap(),
+                write: OpId::new(3),
+                base: Version::new(4),
+                released: true,
+                heir: None,
+            }),
+            orders: Orders::NONE,
+        };
+        Arrival::Change {
+            watch: WatchId::new(1),
+            snapshot: Snapshot::new(Version::new(5), Some(record)),
+        }
+    }
+
+    #[test]
+    fn a_release_that_the_watch_shows_before_its_answer_has_landed() {
+        let mut log = candidate();
+        log.notice(&elected(3));
+        // A former one proves nothing.
+        log.arrived(clock::now(), &release_shown(2));
+        assert!(!log.has_released());
+        log.arrived(clock::now(), &release_shown(3));
+        assert!(log.has_released());
+        let line = said(|| log.notice(&Notice::Left));
+        assert!(line.contains("INFO the lease is released"), "{line}");
+        // Its answer is of no interest any more, whatever it is.
+        let mute = StoreError::Unknown("no answer within 2.5s".into());
+        log.arrived(clock::now(), &failed_to(RequestKind::Release, mute));
+        log.arrived(clock::now(), &release_shown(3));
+        let line = said(|| log.notice(&Notice::Left));
+        assert!(!line.contains("released"), "it held nothing: {line}");
     }
 
     #[test]

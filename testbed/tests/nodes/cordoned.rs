@@ -28,8 +28,7 @@ impl Group {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cordoned_nodes_leader_moves_before_any_eviction_and_its_drain_moves_nothing_twice()
-{
+async fn a_cordoned_nodes_leader_moves_before_any_eviction_and_its_drain_moves_nothing_twice() {
     let Some(group) = Group::create("cordoned").await else {
         return;
     };
