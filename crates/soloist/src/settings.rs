@@ -375,6 +375,10 @@ mod tests {
             (["--retry-period", "9s"], "jitter"),
             (["--stop-timeout", "28s"], "stop 28s + margin 5s = 33s"),
             (["--prestop", "30s"], "leaves nothing"),
+            (
+                ["--kubelet-grace-period", "1s"],
+                "--kubelet-grace-period is less than ",
+            ),
             (["--identity", "a b"], "contains ' '"),
             (
                 ["--health", "notify"],

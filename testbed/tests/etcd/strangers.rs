@@ -61,7 +61,10 @@ async fn who_is_no_etcd_is_told_by_what_it_says() {
         web.contains("it speaks HTTP/1 (\"HTTP/1.1 400 Bad Request\")"),
         "{web}"
     );
-    assert!(web.contains("2379"), "{web}");
+    assert!(
+        web.contains("nobody who speaks as an etcd does is there. ") && web.contains("2379"),
+        "{web}"
+    );
     let tls = refused(told_of(&[0x15, 3, 1, 0, 2, 2, 70, 0, 0]).await);
     assert!(tls.contains("give --etcd-ca"), "{tls}");
     let ssh = refused(told_of(b"SSH-2.0-OpenSSH_9.2p1\r\n").await);
@@ -69,7 +72,8 @@ async fn who_is_no_etcd_is_told_by_what_it_says() {
     let garbage = refused(told_of(b"\xff\xfe\x00\x01garbage").await);
     assert!(garbage.contains("does not speak HTTP/2"), "{garbage}");
     let closed = unavailable(told_of(b"").await);
-    assert!(closed.contains("without a word"), "{closed}");
+    let said = "it closes the connection without a word; if it wants TLS, give --etcd-ca";
+    assert!(closed.contains(said), "{closed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,7 +89,7 @@ async fn who_accepts_and_says_nothing_is_left_for_the_next_address() {
     }
     let alone = etcd.store_at(&mute.1.to_string());
     let told = unavailable(in_time(alone.read()).await);
-    assert!(told.contains("says nothing"), "{told}");
+    assert!(told.contains("it says nothing for "), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,7 +111,8 @@ async fn plain_where_there_is_tls_and_tls_where_there_is_none_are_told() {
     let store = EtcdStore::new(options.tls(Tls { ca, identity: None }));
     let error = in_time(store.read()).await.unwrap_err();
     let told = error.to_string();
-    assert!(told.contains("leave --etcd-ca away"), "{told}");
+    let said = "it closes the connection instead of a TLS handshake; if this etcd has no TLS, leave --etcd-ca away";
+    assert!(told.contains(said), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -230,12 +230,12 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_told() {
         for (text, told) in [
-            ("a:1/", "has an empty prefix"),
+            ("a:1/", "has an empty prefix: write HOST:PORT"),
             ("a:1//", "has an empty prefix"),
-            ("a:1,b:2,a:1/x", "names a:1 twice"),
+            ("a:1,b:2,a:1/x", "twice: each member once"),
             ("a,a:2379", "names a:2379 twice"),
             ("[::1]:7,[::1]:7", "names [::1]:7 twice"),
-            ("a:1/x\ny", "control character"),
+            ("a:1/x\ny", "has a control character in its prefix"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(told), "{error}");

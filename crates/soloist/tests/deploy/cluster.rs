@@ -152,7 +152,7 @@ async fn the_chart_is_accepted_strictly_and_under_the_restricted_standard() {
         return;
     };
     // The documents' commands make the shop.
-    let text = text.replace("namespace: shop", "namespace: charted");
+    let text = text.replace("namespace: \"shop\"", "namespace: charted");
     let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: charted, labels: {pod-security.kubernetes.io/enforce: restricted}}\n";
     apply(plane, &format!("{namespace}{text}")).await;
 }
