@@ -22,7 +22,8 @@ fn numbers(report: &str) -> (u64, u64) {
 async fn the_child_finds_the_signals_as_soloist_found_them() {
     let mut stage = Stage::new();
     let soloist = std::process::Command::new("env")
-        .args(["--block-signal=USR2", "--ignore-signal=HUP", HELPER])
+        .args(["--default-signal=INT,QUIT", "--ignore-signal=HUP"])
+        .args(["--block-signal=USR2", HELPER])
         .args(["soloist", "60000", "signals"])
         .env("REPORT", stage.report_path())
         .spawn();
