@@ -106,10 +106,6 @@ const NOT_IN_THE_TABLE: &[(&str, &str)] = &[
         "the demo has ordered what cannot be",
     ),
     (
-        " cannot take over: ",
-        "no test yet: takes a leader and a Pod that has not started, on one API server",
-    ),
-    (
         "the lease changed again and again",
         "a race that is lost again and again",
     ),
@@ -132,14 +128,6 @@ const NOT_IN_THE_TABLE: &[(&str, &str)] = &[
     (
         "the elector's task died",
         "of the library, matched by its type in crates/elector/tests",
-    ),
-    (
-        "does not speak etcd's v3 API",
-        "no test: takes an etcd of before 3.0",
-    ),
-    (
-        "it does not speak HTTP/2",
-        "no test yet: takes a server that is no etcd",
     ),
     (
         "the value of the key ",

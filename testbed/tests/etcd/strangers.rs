@@ -10,6 +10,8 @@ use soloist_elector::{LeaseStore, StoreError};
 use testbed::EtcdTransport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
 
 use crate::harness::{Etcd, refused};
 use crate::lone::Lone;
@@ -42,7 +44,10 @@ fn unavailable<T: std::fmt::Debug>(outcome: Result<T, StoreError>) -> String {
 
 /// Without an etcd: whoever listens there says this.
 async fn told_of(says: &'static [u8]) -> Result<(), StoreError> {
-    let address = stranger(says).await;
+    told_at(stranger(says).await).await
+}
+
+async fn told_at(address: SocketAddr) -> Result<(), StoreError> {
     let options = format!("{address}/test").parse().unwrap();
     let store = EtcdStore::new(soloist_elector::etcd::Options::lease(options, "demo"));
     let read = in_time(store.read()).await.map(drop);
@@ -70,10 +75,21 @@ async fn who_is_no_etcd_is_told_by_what_it_says() {
     let ssh = refused(told_of(b"SSH-2.0-OpenSSH_9.2p1\r\n").await);
     assert!(ssh.contains("says \"SSH-2.0-OpenSSH_9.2p1\""), "{ssh}");
     let garbage = refused(told_of(b"\xff\xfe\x00\x01garbage").await);
-    assert!(garbage.contains("does not speak HTTP/2"), "{garbage}");
+    assert!(garbage.contains("it does not speak HTTP/2"), "{garbage}");
     let closed = unavailable(told_of(b"").await);
     let said = "it closes the connection without a word; if it wants TLS, give --etcd-ca";
     assert!(closed.contains(said), "{closed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_something_else_that_is_asked_by_grpc_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().add_service(health);
+    tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+    let told = refused(told_at(address).await);
+    assert!(told.contains("does not speak etcd's v3 API"), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

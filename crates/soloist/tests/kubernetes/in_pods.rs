@@ -50,7 +50,40 @@ async fn create_pod(group: &Group, replica: usize, hash: &str) {
     .await;
 }
 
+/// One that no kubelet has started.
+pub(crate) async fn create_pending_pod(group: &Group, replica: usize) {
+    let owner = json!({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-aa", "uid": "uid-aa", "controller": true,
+    });
+    create_bare_pod(
+        group,
+        replica,
+        &owner,
+        ("pod-template-hash", "aa"),
+        "nowhere",
+    )
+    .await;
+}
+
 async fn create_pod_of(
+    group: &Group,
+    replica: usize,
+    owner: &Value,
+    revision: (&str, &str),
+    node: &str,
+) {
+    create_bare_pod(group, replica, owner, revision, node).await;
+    let pods = group.api::<Pod>().await;
+    let ready =
+        json!({ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
+    let status = json!({ "status": { "phase": "Running", "conditions": [ready] } });
+    let how = PatchParams::default();
+    pods.patch_status(&called(replica), &how, &Patch::Merge(status))
+        .await
+        .unwrap();
+}
+
+async fn create_bare_pod(
     group: &Group,
     replica: usize,
     owner: &Value,
@@ -75,13 +108,6 @@ async fn create_pod_of(
         .await;
     let pod = serde_json::from_value(pod).unwrap();
     pods.create(&PostParams::default(), &pod).await.unwrap();
-    let ready =
-        json!({ "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z" });
-    let status = json!({ "status": { "phase": "Running", "conditions": [ready] } });
-    let how = PatchParams::default();
-    pods.patch_status(&name, &how, &Patch::Merge(status))
-        .await
-        .unwrap();
 }
 
 async fn pod(group: &Group, replica: usize) -> Value {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::PATIENCE;
 use super::group::{Group, QUICK};
+use super::in_pods::{called, create_pending_pod};
 
 const HANDOVER: &str = "soloist.dev/handover";
 const PAUSE: &str = "soloist.dev/pause";
@@ -105,6 +106,23 @@ async fn orders_without_the_right_and_for_a_pod_that_is_not_there_are_refused_an
     let annotations = group.annotations().await;
     assert!(!annotations.contains_key(HANDOVER) && !annotations.contains_key(PAUSE));
     group.assert_never_two();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_heir_whose_pod_has_not_started_is_refused_and_nothing_happens() {
+    let Some(mut group) = Group::of_three("unfit-heir", QUICK).await else {
+        return;
+    };
+    let (leader, first) = group.start_all().await;
+    let other = (leader + 1) % 3;
+    create_pending_pod(&group, other).await;
+    let heir = called(other);
+    let (code, text) = group.command(soloist(), &["handover", "--to", &heir], true);
+    assert_eq!(code, 1, "{text}");
+    let why = format!("the replica {heir} cannot take over: its Pod has not started yet");
+    assert!(text.contains(&why), "{text}");
+    assert!(group.is_alive(first.pid));
+    assert!(!group.annotations().await.contains_key(HANDOVER));
 }
 
 /// As `kubectl soloist status`.

@@ -357,8 +357,7 @@ fn a_soloist_that_listens_only_after_the_hook_has_begun_is_told_how_long_it_took
     assert!(first.contains("no soloist of the name"), "{first}");
     let (replica, _) = group.lead(&name, &[], &[]);
     assert_eq!(hook.wait().unwrap().code(), Some(0));
-    let log = group.replica(replica).log();
-    assert!(log.contains("preStop: not in a Pod"), "{log}");
+    group.replica(replica).wait_log("preStop: not in a Pod");
     group.replica(replica).signal(Signal::TERM);
     assert_eq!(group.replica(replica).exit_code(), 0);
     group
