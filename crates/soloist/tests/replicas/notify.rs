@@ -89,6 +89,8 @@ fn what_a_killed_one_leaves_behind_is_removed_by_the_next() {
     assert_eq!((mode(folder), mode(&left)), (0o711, 0o666));
     group.replica(replica).signal(Signal::KILL);
     child.wait_dead();
+    // Only when all of it is gone does nobody have the socket open.
+    group.replica(replica).exit();
     assert!(left.exists());
     group.lead("r1", &[], &[]);
     wait_for("the folder to go", LIMIT, || {
